@@ -29,7 +29,7 @@ from cce.version import __version__
 
 FORMAT, VERSION = "cce-model", 1
 CHECKSUM = "sha256"  # of the tensors, their names and the other metadata
-NOT_SAVED = ("generator", "counts", "pointer_file")  # arguments: of the start alone, and of this machine
+NOT_SAVED = ("generator", "counts")  # arguments of the start alone
 BAG_OPTIONS = ("mode", "include_last_offset", "padding_idx")
 
 

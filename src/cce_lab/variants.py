@@ -15,7 +15,7 @@ from torch import Tensor
 
 from cce.clustering import ClusterSettings, Quantizer, ResidualQuantizer, Sample, Source, piece_size
 from cce.embeddings import ClusteredEmbedding, CodebookShape, Learned, Options, Shapes, StagedClustering, rules, whole
-from cce.indexing import IdCounts, IndexModule, blocks
+from cce.indexing import IndexModule, blocks
 
 
 class CircularQuantizer(Quantizer):
@@ -97,37 +97,6 @@ class HelpersEmbedding(ClusteredEmbedding):
         """So many tables in each column, and the clustered one."""
         shape = super().shape_of(embedding_dim, arguments)
         return shape._replace(num_tables=1 + arguments["num_helpers"])
-
-
-class CountedEmbedding(ClusteredEmbedding):
-    """CCE that counts the ids of training, for `settings` that sample or weigh by frequency."""
-
-    method = "cce-counts"
-    counts: IdCounts
-
-    def __init__(self, num_embeddings: int, embedding_dim: int, **options: Any) -> None:
-        super().__init__(num_embeddings, embedding_dim, **options)
-        self.counts = IdCounts(self.assignments.num_learned)
-
-    @property
-    def keeps_counts(self) -> bool:
-        """Whether there is an id to count."""
-        return self.can_cluster
-
-    def count(self, ids: Tensor) -> None:
-        """Count the ids of training."""
-        if self.keeps_counts and self.training and torch.is_grad_enabled():
-            self.counts.add(ids.reshape(-1), ignored=self.padding_idx)
-
-    def stage(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> StagedClustering:
-        """Cluster by the counts so far, unless others are given."""
-        return super().stage(counts=self.counts.counts if counts is None else counts, generator=generator)
-
-    @classmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
-        """A counter for each id that learns."""
-        shapes = super().shapes(num_embeddings, embedding_dim, arguments)
-        return replace(shapes, num_counts=shapes.pointers[0])
 
 
 class ResidualHelpersEmbedding(ClusteredEmbedding):
@@ -259,7 +228,7 @@ class SettlingEmbedding(ResizedEmbedding):
     @classmethod
     def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
         """With the number of clusterings."""
-        return replace(super().shapes(num_embeddings, embedding_dim, arguments), num_counts=1)
+        return replace(super().shapes(num_embeddings, embedding_dim, arguments), other_nbytes=4)
 
 
 class ClusteringCount(IndexModule):
@@ -274,7 +243,6 @@ class ClusteringCount(IndexModule):
 
 VARIANTS = (
     CircularEmbedding,
-    CountedEmbedding,
     FirstRowsEmbedding,
     HelpersEmbedding,
     ResidualHelpersEmbedding,

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import cce
 from cce.budget import Budget
 from cce.collection import EmbeddingCollection
-from cce_lab.variants import CountedEmbedding
 from helpers.linear_tables import seeded
 from helpers.variants import registered  # noqa: F401
 
@@ -369,15 +368,6 @@ def test_other_tables_and_modes_of_training_leave_its_launch_plan_alone():
     collection.tables["user"].padding_idx = 3
     collection(ids)
     assert collection._fused.look_up.plan is not plan
-
-
-def test_ids_are_counted_in_training():
-    collection, (ids, offsets) = make(CountedEmbedding.method), bags_of(50)
-    collection(ids, offsets)
-    first = collection.tables["user"]
-    assert torch.equal(first.counts.counts.long(), torch.bincount(ids[: offsets[50]], minlength=700))
-    collection.eval()(ids_of(5))
-    assert int(first.counts.counts.sum()) == int(offsets[50])
 
 
 @pytest.mark.slow

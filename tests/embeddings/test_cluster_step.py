@@ -4,7 +4,6 @@ import copy
 import multiprocessing
 import os
 import resource
-import shutil
 import signal
 import threading
 import time
@@ -15,8 +14,7 @@ import torch
 
 import cce
 from cce.embeddings.cluster_step import stage_clustering
-from cce.indexing import PointerStore
-from cce_lab.variants import CountedEmbedding, ResidualHelpersEmbedding
+from cce_lab.variants import ResidualHelpersEmbedding
 
 
 def generator(seed=0):
@@ -205,73 +203,6 @@ def test_sampling_by_frequency_takes_frequent_ids():
     assert asked[0].tolist() == list(range(20))
 
 
-def test_a_table_counts_what_it_is_trained_on():
-    table = CountedEmbedding(100, 4, num_rows=4, num_learned=50)
-    table(torch.tensor([[3, 3], [7, 99]]))
-    with torch.no_grad():
-        table(torch.tensor([3]))
-    table.eval()(torch.tensor([3]))
-    assert table.counts.counts[[3, 7]].tolist() == [2, 1]
-    assert int(table.counts.counts.sum()) == 3
-    twin = CountedEmbedding(100, 4, num_rows=4, num_learned=50)
-    twin.load_state_dict(table.state_dict())
-    assert torch.equal(twin.counts.counts, table.counts.counts)
-
-
-def test_tracked_counts_serve_a_clustering():
-    settings = cce.clustering.ClusterSettings(sampling="frequency", weighted=True)
-    table = CountedEmbedding(100, 4, num_rows=4, settings=settings)
-    table.cluster()  # nothing counted yet: all ids alike
-    table(torch.arange(100)).sum().backward()
-    assert table.cluster().num_ids == 100
-
-
-@pytest.mark.slow
-def test_pointers_mapped_from_a_file_are_replaced_whole(tmp_path):
-    file = tmp_path / "pointers"
-    table = cce.embeddings.ClusteredEmbedding(1000, 8, num_rows=300, pointer_file=file, generator=generator())
-    plain = cce.embeddings.ClusteredEmbedding(1000, 8, num_rows=300, generator=generator())
-    inode = file.stat().st_ino
-    for each in (table, plain):
-        each.cluster(generator=generator(1))
-    assert torch.equal(table.to_dense(), plain.to_dense())
-    assert file.stat().st_ino != inode  # written to a temporary file and renamed
-    assert list(tmp_path.iterdir()) == [file]
-    assert torch.equal(PointerStore(1000, 4, 300, path=file).to_tensor(), plain.assignments.pointers.to_tensor())
-
-
-@pytest.mark.slow
-def test_a_pointer_file_that_cannot_be_written_leaves_the_old_table(tmp_path):
-    folder = tmp_path / "gone"
-    folder.mkdir()
-    table = cce.embeddings.ClusteredEmbedding(
-        1000, 8, num_rows=300, pointer_file=folder / "pointers", generator=generator()
-    )
-    before = state_of(table)
-    shutil.rmtree(folder)
-    with pytest.raises((RuntimeError, OSError)):
-        table.cluster(generator=generator(1))
-    assert same(before, table.state_dict())
-
-
-def test_padding_is_not_counted():
-    table = CountedEmbedding(50, 4, num_rows=4, padding_idx=0)
-    table(torch.tensor([0, 0, 7]))
-    assert table.counts.counts[[0, 7]].tolist() == [0, 1]
-
-
-@pytest.mark.slow
-def test_counting_compiles_and_does_without_learned_ids():
-    torch.compiler.reset()
-    table = CountedEmbedding(50, 4, num_rows=4)
-    torch.compile(table, backend="aot_eager", fullgraph=True)(torch.tensor([3, 3]))
-    assert int(table.counts.counts[3]) == 2
-    assert CountedEmbedding(50, 4, num_rows=4, num_learned=0)(torch.tensor([1])).shape == (
-        1,
-        4,
-    )
-
-
 @pytest.mark.slow
 def test_half_precision_tables_cluster_too():
     for dtype in (torch.bfloat16, torch.float16, torch.float64):
@@ -279,35 +210,3 @@ def test_half_precision_tables_cluster_too():
         table.cluster(generator=generator(1))
         assert table.codebook.dtype == dtype
         assert torch.isfinite(table.codebook).all()
-
-
-def cluster_a_file(path, started):
-    """In a process that will be killed: two events on pointers mapped from a file."""
-    table = cce.embeddings.ClusteredEmbedding(200_000, 8, num_rows=300, pointer_file=path, generator=generator())
-    started.set()
-    for seed in (1, 2):
-        table.settings = cce.clustering.ClusterSettings(max_iter=2, points_per_row=16)
-        table.cluster(generator=generator(seed))
-
-
-@pytest.mark.slow
-def test_a_kill_leaves_a_pointer_file_whole(tmp_path):
-    states = []
-    table = cce.embeddings.ClusteredEmbedding(200_000, 8, num_rows=300, generator=generator())
-    table.settings = cce.clustering.ClusterSettings(max_iter=2, points_per_row=16)
-    for seed in (1, 2, None):
-        states.append(table.assignments.pointers.to_tensor())
-        if seed is not None:
-            table.cluster(generator=generator(seed))
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["cce.embeddings"])  # imported once
-    for index, delay in enumerate((0.02, 0.2, 0.4, 0.8)):
-        file, started = tmp_path / str(index), context.Event()
-        child = context.Process(target=cluster_a_file, args=(file, started))
-        child.start()
-        assert started.wait(60)
-        child.join(delay)
-        child.kill()
-        child.join()
-        found = PointerStore(200_000, 4, 300, path=file).to_tensor()
-        assert any(torch.equal(found, state) for state in states)

@@ -7,18 +7,16 @@ import pytest
 import cce
 from cce.checks import check_flag
 from cce.embeddings import METHODS
-from cce.embeddings.options import choice, file_name, optional, rules, whole, wholes, within
+from cce.embeddings.options import choice, optional, rules, whole, wholes, within
 
 
-def test_what_keeps_the_rules_passes(tmp_path):
+def test_what_keeps_the_rules_passes():
     whole(0, 3)("a", 0)
     choice("x", "y")("a", "y")
     within(0.5, 2)("a", 2)
     wholes()("a", [1, 2, 3])
     wholes(2)("a", (4, 5))
     optional(whole(1))("a", None)
-    file_name("a", tmp_path / "new")
-    file_name("a", "new")
 
 
 @pytest.mark.parametrize(
@@ -32,7 +30,6 @@ def test_what_keeps_the_rules_passes(tmp_path):
         (wholes(2), (1, 2, 3), "a must be a list of 2 ints, got (1, 2, 3)."),
         (wholes(), "12", "a must be a list of ints, got '12'."),
         (optional(whole(1)), 0, "a must lie in [1, 2**31), got 0."),
-        (file_name, "not there/file", "a must lie in a folder that exists, got 'not there/file'."),
     ],
 )
 def test_what_breaks_a_rule_is_rejected_with_it(check, value, message):

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 import cce
-from cce.indexing import PointerStore
 from cce.signals import uninterrupted
 from cce_lab.variants import FirstRowsEmbedding
 from helpers.linear_tables import plain
@@ -124,36 +123,33 @@ def test_lookups_and_gradients_are_those_of_plain_torch_before_and_after_a_clust
 
 
 @every_width_clustered
-def test_a_clustering_finds_the_same_in_memory_in_a_file_and_shared(num_rows, tmp_path):
-    held, mapped, shared = make(num_rows), make(num_rows, pointer_file=tmp_path / "pointers"), make(num_rows)
+def test_a_clustering_finds_the_same_in_memory_and_shared(num_rows):
+    held, shared = make(num_rows), make(num_rows)
     shared.share_memory()
-    for table in (held, mapped, shared):
+    for table in (held, shared):
         table.cluster(generator=seeded(1))
-    assert same(state_of(held), state_of(mapped))
     assert same(state_of(held), state_of(shared))
     assert shared.assignments.pointers.is_shared
-    again = PointerStore(NUM_IDS, 1, num_rows, path=tmp_path / "pointers")
-    assert torch.equal(again.words, held.assignments.pointers.words)
 
 
 @every_width_clustered
-def test_a_clustering_that_is_staged_and_not_applied_changes_nothing(num_rows, tmp_path):
-    for table in (make(num_rows), make(num_rows, pointer_file=tmp_path / "pointers")):
-        before = state_of(table)
-        staged = table.stage(generator=seeded(1))
-        assert same(before, state_of(table))
-        with uninterrupted():
-            staged.apply()
-        assert not torch.equal(before["assignments.pointers"], table.state_dict()["assignments.pointers"])
+def test_a_clustering_that_is_staged_and_not_applied_changes_nothing(num_rows):
+    table = make(num_rows)
+    before = state_of(table)
+    staged = table.stage(generator=seeded(1))
+    assert same(before, state_of(table))
+    with uninterrupted():
+        staged.apply()
+    assert not torch.equal(before["assignments.pointers"], table.state_dict()["assignments.pointers"])
 
 
 @pytest.mark.parametrize(("factor", "num_rows"), [(20, 16), (9, 2), (4, 4), (2, 9)])
-def test_a_width_may_change_at_the_first_clustering_and_a_checkpoint_of_after_it_loads(factor, num_rows, tmp_path):
+def test_a_width_may_change_at_the_first_clustering_and_a_checkpoint_of_after_it_loads(factor, num_rows):
     options = {"kind": FirstRowsEmbedding, "first_factor": factor}
     table = make(num_rows, **options)
     assert int(table.assignments(torch.arange(NUM_IDS)).max()) == factor * num_rows - 1
     table.cluster(generator=seeded(1))
-    for other in (make(num_rows, pointer_file=tmp_path / "file", **options), make(num_rows)):
+    for other in (make(num_rows, **options), make(num_rows)):
         other.load_state_dict(table.state_dict())
         assert same(state_of(table), state_of(other))
         assert torch.equal(other(torch.arange(NUM_IDS)), table(torch.arange(NUM_IDS)))

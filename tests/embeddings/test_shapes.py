@@ -11,10 +11,10 @@ from cce_lab.variants import VARIANTS
 from helpers.variants import registered  # noqa: F401
 
 
-def test_parameters_pointers_seeds_and_counters_by_hand():
-    shapes = Shapes({"codebook": (5, 4), "projection": (2, 3)}, num_hashes=3, pointers=(10, 4, 300), num_counts=7)
+def test_parameters_pointers_and_seeds_by_hand():
+    shapes = Shapes({"codebook": (5, 4), "projection": (2, 3)}, num_hashes=3, pointers=(10, 4, 300), other_nbytes=28)
     assert shapes.num_params == 26
-    assert shapes.pointer_nbytes == 45 + 3 + 3 * 24 + 7 * 4
+    assert shapes.pointer_nbytes == 45 + 3 + 3 * 24 + 28
     assert Shapes({}).pointer_nbytes == 0
 
 
@@ -30,7 +30,7 @@ OPTIONS = [
     *(("hash", {"signed": True}), ("hash-embedding", {"weighted": True}), ("ce-mult", {"num_tables": 3})),
     *(("ce-concat", {"split": "quotient-remainder"}), ("pq", {"residual": True}), ("mixed-dim", {"temperature": 0.7})),
     *((kind.method, {}) for kind in VARIANTS),
-    *(("cce-helpers", {"num_helpers": 0}), ("cce-counts", {"num_learned": 5}), ("cce-paper", {"num_learned": 5})),
+    *(("cce-helpers", {"num_helpers": 0}), ("cce-paper", {"num_learned": 5})),
     *(("dhe", {"num_hidden": 0}), ("dhe", {"num_hashes": 5})),
     *(("quantized", {"bits": 4}), ("quantized", {"scale_by": "column"})),
 ]

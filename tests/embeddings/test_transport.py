@@ -6,8 +6,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import cce
 from cce.budget import FULL_SIZED
-from cce_lab.variants import CountedEmbedding
-from helpers.linear_tables import seeded, some_ids
+from helpers.linear_tables import some_ids
 
 NUM_IDS, DIM = 700, 16
 FEATURES = {"user": NUM_IDS, "item": 300}
@@ -80,12 +79,8 @@ class Vectors(Dataset):
 
 
 @pytest.mark.slow
-def test_tables_are_sent_to_a_data_loader_s_spawned_workers(tmp_path):
+def test_tables_are_sent_to_a_data_loader_s_spawned_workers():
     tables = [table(method) for method in cce.embeddings.list_methods()]
-    tables.append(CountedEmbedding(NUM_IDS, DIM, num_rows=300, generator=seeded()))
-    tables.append(
-        cce.embeddings.ClusteredEmbedding(NUM_IDS, DIM, num_rows=300, pointer_file=tmp_path / "p", generator=seeded())
-    )
     for filled in tables:  # ids of `cce` have rows, and what is looked up is not all zero
         if isinstance(filled, cce.embeddings.CCEEmbedding):
             filled.give_rows(torch.full((NUM_IDS,), 2))
@@ -94,7 +89,7 @@ def test_tables_are_sent_to_a_data_loader_s_spawned_workers(tmp_path):
     expected = list(dataset)
     loader = DataLoader(dataset, batch_size=None, num_workers=1, multiprocessing_context="spawn")
     found = list(loader)
-    assert len(found) == len(expected) == len(cce.embeddings.list_methods()) + 3
+    assert len(found) == len(expected) == len(cce.embeddings.list_methods()) + 1
     assert all(map(torch.equal, found, expected))
     assert all(map(torch.equal, list(dataset), expected))  # what was sent lies elsewhere now, in shared memory
 

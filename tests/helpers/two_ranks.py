@@ -87,7 +87,7 @@ def run_in_step(trainer):
 
 def everything(session):
     """All tensors that the ranks share. Counts are each rank's own until a clustering or a checkpoint adds them up."""
-    tensors = {name: tensor for name, tensor in session.model.state_dict().items() if not name.endswith("counts")}
+    tensors = dict(session.model.state_dict())
     for optimizer in session.optimizers:
         for index, state in optimizer.state_dict()["state"].items():
             for name, value in state.items():
@@ -100,12 +100,7 @@ EVERY_STEP = {"validations_per_epoch": 13}  # a curve of 26 scores, 7 of them be
 CHANGES = {
     "cce": {},
     "collide": {"method": "collide", "cap": 480},
-    "counts": {
-        "method": "cce-counts",
-        "method_options": {"settings": {"sampling": "frequency"}},
-        "optimizer": "sgd",
-        "optimizer_options": {"momentum": 0.9},
-    },
+    "momentum": {"optimizer": "sgd", "optimizer_options": {"momentum": 0.9}},
     "packed": {"cap": 160},  # ten rows: two pointers in a byte
     "first rows": {"method": "cce-first-rows"},
     "int8 rows": {**CCE, "refits": 2, "epochs": 1, "weight_decay": 1e-4},

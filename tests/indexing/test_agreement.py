@@ -11,7 +11,6 @@ from torch import nn
 
 import cce
 from cce.indexing import check_index_state, common_generator, index_tensors
-from cce_lab.variants import CountedEmbedding
 from helpers import agreeing_ranks
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -81,7 +80,7 @@ def test_alone_nothing_is_compared_and_torchs_generator_is_used():
 
 
 def test_index_state_is_named_by_its_table():
-    table = CountedEmbedding(20, 4, num_rows=4, num_columns=2)  # its counts are each rank's own
+    table = cce.embeddings.ClusteredEmbedding(20, 4, num_rows=4, num_columns=2)
     found = index_tensors(nn.ModuleDict({"user": table}))
     names = ("assignments.pointers", "assignments.pointer_shape", "assignments.hash.seeds", "helper.seeds")
     assert set(found) == {f"{name} of table 'user'" for name in names}

@@ -1,11 +1,9 @@
 """A store of pointers: every width, in memory, in a file and shared, read and written alike."""
 
 import copy
-import multiprocessing
 import pickle
 import re
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
@@ -125,64 +123,8 @@ def test_a_copy_from_another_width_points_alike(num_rows, bits):
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-@every_width
-def test_a_file_holds_what_memory_would_hold_and_is_opened_again(num_rows, tmp_path):
-    path = tmp_path / "pointers"
-    mapped, held = filled(num_rows, path=path), filled(num_rows)
-    assert path.read_bytes() == held.words.numpy().tobytes()
-    assert mapped.nbytes == held.nbytes == path.stat().st_size
-    again = PointerStore(NUM_IDS, NUM_COLUMNS, num_rows, path=str(path))
-    assert torch.equal(rows_of(again), some_rows(num_rows))
-    again.write(5, torch.zeros(1, NUM_COLUMNS, dtype=torch.int64))
-    assert not mapped.read(torch.tensor(5)).any()
-
-
-def test_a_file_of_another_width_is_refused_and_left_alone(tmp_path):
-    path = tmp_path / "pointers"
-    before = filled(16, bits=8, path=path).words.numpy().tobytes()
-    message = f"path must hold 83 bytes for (53, 3) pointers of 4 bits, got 162: {path}."
-    with pytest.raises(ValueError, match=re.escape(message)):
-        PointerStore(NUM_IDS, NUM_COLUMNS, 16, path=path)
-    assert path.read_bytes() == before
-
-
-@pytest.mark.parametrize("num_rows", [1, 3, 9, 200, 60_000, 65_537])
-def test_a_file_that_names_rows_beyond_the_last_is_refused(num_rows, tmp_path):
-    path = tmp_path / "pointers"
-    PointerStore(NUM_IDS, NUM_COLUMNS, num_rows, path=path)
-    path.write_bytes(bytes([0xFF] * path.stat().st_size))
-    message = f"path must hold pointers in [0, {num_rows}), got others: {path}."
-    with pytest.raises(ValueError, match=re.escape(message)):
-        PointerStore(NUM_IDS, NUM_COLUMNS, num_rows, path=path)
-
-
-def test_a_file_and_shared_memory_exclude_each_other(tmp_path):
-    with pytest.raises(ValueError, match=re.escape("give one of path and shared, got path=")):
-        PointerStore(5, 2, 16, path=tmp_path / "pointers", shared=True)
-
-
-@every_width
-def test_staged_pointers_change_nothing_before_they_replace_the_file(num_rows, tmp_path):
-    path = tmp_path / "pointers"
-    store = filled(num_rows, path=path)
-    before = path.read_bytes()
-    staged = store.stage(filled(num_rows, seed=1))
-    assert path.read_bytes() == before
-    assert torch.equal(rows_of(store), some_rows(num_rows))
-    new = store.replace(staged)
-    assert path.read_bytes() == filled(num_rows, seed=1).words.numpy().tobytes()
-    assert list(tmp_path.iterdir()) == [path]
-    assert new.path == path
-    assert torch.equal(rows_of(new), some_rows(num_rows, seed=1))
-    assert torch.equal(rows_of(store), some_rows(num_rows))  # who still has the old file open sees the old pointers
-    again = new.replace(new.stage(store))
-    assert again.path == path
-    assert path.read_bytes() == before
-
-
-def test_in_memory_the_staged_store_is_the_new_one():
+def test_in_memory_the_other_store_is_the_new_one():
     store, new = filled(16), filled(16, seed=1)
-    assert store.stage(new) is new
     assert store.replace(new) is new
     assert torch.equal(rows_of(store), some_rows(16))
 
@@ -196,26 +138,14 @@ def pickled(store):
 
 @every_width
 @pytest.mark.parametrize("copied", [copy.deepcopy, pickled])
-@pytest.mark.parametrize("kind", ["memory", "file", "shared"])
-def test_a_copy_is_equal_and_writes_neither_into_the_first_nor_into_its_file(num_rows, copied, kind, tmp_path):
-    options = {"memory": {}, "file": {"path": tmp_path / "pointers"}, "shared": {"shared": True}}[kind]
-    first = filled(num_rows, **options)
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_copy_is_equal_and_does_not_write_into_the_first(num_rows, copied, shared):
+    first = filled(num_rows, shared=shared)
     second = copied(first)
     assert torch.equal(second.words, first.words)
     second.write(0, some_rows(num_rows, seed=1))
     assert torch.equal(rows_of(first), some_rows(num_rows))
     assert torch.equal(rows_of(second), some_rows(num_rows, seed=1))
-    assert kind != "file" or torch.equal(
-        rows_of(PointerStore(NUM_IDS, NUM_COLUMNS, num_rows, path=tmp_path / "pointers")), some_rows(num_rows)
-    )
-
-
-def test_pointers_of_a_file_are_sent_to_another_process_by_value(tmp_path):
-    store = filled(16, path=tmp_path / "pointers")
-    sent = pickle.loads(ForkingPickler.dumps(store))
-    assert sent.path is None
-    sent.write(0, some_rows(16, seed=1))
-    assert torch.equal(rows_of(store), some_rows(16))
 
 
 def write_elsewhere(store, num_rows):
@@ -226,7 +156,7 @@ def write_elsewhere(store, num_rows):
 
 def replace_elsewhere(store, num_rows):
     """In another process."""
-    assert store.replace(store.stage(filled(num_rows, seed=1))) is store
+    assert store.replace(filled(num_rows, seed=1)) is store
 
 
 @pytest.fixture(scope="module")
@@ -250,7 +180,7 @@ def test_shared_pointers_are_replaced_in_place_while_their_sizes_stay():
     assert store.is_shared
     assert not filled(16).is_shared
     address = store.words.data_ptr()
-    assert store.replace(store.stage(filled(16, seed=1))) is store
+    assert store.replace(filled(16, seed=1)) is store
     assert (store.words.data_ptr(), rows_of(store).tolist()) == (address, some_rows(16, seed=1).tolist())
 
 
@@ -258,7 +188,7 @@ def test_shared_pointers_are_replaced_in_place_while_their_sizes_stay():
 def test_shared_pointers_of_other_sizes_are_shared_elsewhere(num_rows):
     """Other processes would follow them beyond the rows they know."""
     store = filled(16, shared=True)
-    new = store.replace(store.stage(filled(num_rows, seed=1)))
+    new = store.replace(filled(num_rows, seed=1))
     assert new is not store
     assert new.is_shared
     assert torch.equal(rows_of(store), some_rows(16))
@@ -268,23 +198,12 @@ def fork_and_write(store):
     store.write(0, some_rows(store.num_rows, seed=1))
 
 
-@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
-def test_a_map_of_a_file_stays_a_map_of_it_in_a_child(tmp_path):
-    store = filled(16, path=tmp_path / "pointers")
-    process = multiprocessing.get_context("fork").Process(target=fork_and_write, args=(store,))
-    process.start()
-    process.join(60)
-    assert process.exitcode == 0
-    assert torch.equal(rows_of(store), some_rows(16, seed=1))
-
-
 # -- state -------------------------------------------------------------------------------------------------------------
 
 
 @every_width
-@pytest.mark.parametrize("is_file", [False, True])
-def test_a_state_makes_another_store_equal_to_the_bit(num_rows, is_file, tmp_path):
-    first, second = filled(num_rows), filled(num_rows, seed=1, path=tmp_path / "pointers" if is_file else None)
+def test_a_state_makes_another_store_equal_to_the_bit(num_rows):
+    first, second = filled(num_rows), filled(num_rows, seed=1)
     state = first.state()
     second.load(state["pointers"], state["pointer_shape"])
     assert torch.equal(first.words, second.words)

@@ -11,7 +11,6 @@ from cce.testing import LinearContract
 from cce_lab.variants import (
     VARIANTS,
     CircularEmbedding,
-    CountedEmbedding,
     FirstRowsEmbedding,
     HelpersEmbedding,
     ResidualHelpersEmbedding,
@@ -141,15 +140,6 @@ def test_sums_are_clustered_as_residuals():
     residual.fit_to(weight, generator=generator(2))
     errors = [(each.to_dense() - weight).square().mean() for each in (table, residual)]
     assert errors[0] < 1.1 * errors[1] < 1.1 * weight.square().mean()
-
-
-def test_ids_are_counted_in_training_and_serve_a_clustering():
-    settings = cce.clustering.ClusterSettings(sampling="frequency", weighted=True)
-    table = CountedEmbedding(100, 4, num_rows=4, num_learned=50, padding_idx=0, settings=settings)
-    table(torch.tensor([[3, 3], [7, 99], [0, 0]]))
-    table.eval()(torch.tensor([3]))
-    assert table.counts.counts.nonzero().flatten().tolist() == [3, 7]
-    assert table.cluster(generator=generator()).num_ids == 50
 
 
 def settling(after):

@@ -4,8 +4,7 @@ import torch
 
 import cce
 from cce.distributed import Ranks
-from cce.reclustering.sharing import SharedCounts, cluster_tables
-from cce_lab.variants import CountedEmbedding
+from cce.reclustering.sharing import cluster_tables
 
 
 def tables():
@@ -44,11 +43,3 @@ def test_a_table_draws_the_same_numbers_whichever_are_clustered_beside_it():
 
 def test_nothing_to_cluster_is_nothing_to_do():
     assert cluster_tables({}, [], policy="keep", generator=torch.Generator(), ranks=Ranks(), done=lambda: None) == []
-
-
-def test_alone_counts_are_what_they_are():
-    table = CountedEmbedding(10, 4, num_rows=2)
-    shared = SharedCounts([table])
-    table(torch.arange(4))
-    shared.add_up(Ranks())
-    assert int(table.counts.counts.sum()) == 4

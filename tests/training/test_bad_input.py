@@ -69,7 +69,6 @@ OPTIONS = [
     ({"min_count": "x"}, TypeError, "min_count must be an int, got 'x' of type str."),
     ({"preset": "ours"}, ValueError, "preset must be one of tuned, paper; got 'ours'."),
     ({"test": 1}, TypeError, "test must be a bool, got 1."),
-    ({"method_options": {"pointer_file": "p"}}, ValueError, "method_options must leave out pointer_file"),
 ]
 
 

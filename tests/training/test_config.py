@@ -8,7 +8,7 @@ import pytest
 
 from cce.budget import DEFAULT_METHOD, PAPER_METHOD
 from cce.embeddings import METHODS
-from cce.training.config import NOT_METHOD_OPTIONS, PRESETS, TrainConfig
+from cce.training.config import PRESETS, TrainConfig
 from cce.training.options import make_config, read_toml, to_toml
 
 FULL = TrainConfig(data="d", method="full")
@@ -84,12 +84,6 @@ def test_the_papers_preset_has_the_papers_method():
     ]
     assert {DEFAULT_METHOD, PAPER_METHOD} <= set(METHODS)
     assert TrainConfig(data="x", cap=100, preset="paper", method="hash").method == "hash"
-
-
-def test_options_of_a_method_that_belong_to_the_run_are_rejected():
-    assert set(NOT_METHOD_OPTIONS) == {"pointer_file"}
-    with pytest.raises(ValueError, match="method_options must leave out pointer_file: tables of a run share none, got"):
-        TrainConfig(data="x", cap=100, method_options={"pointer_file": "paper"})
 
 
 def test_any_name_of_an_option_survives_a_file(tmp_path):

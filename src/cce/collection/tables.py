@@ -182,10 +182,7 @@ class EmbeddingCollection(TracedWhole):
             return fused.look_up_rows(ids)
         if len(fused.tables) < num_features:
             return self._mixed(fused, ids)
-        vectors = fused.look_up(ids, shape=(ids.shape[0], num_features, self.embedding_dim))
-        for index, table in fused.counting:
-            table.count(ids[:, index])  # after they were checked
-        return vectors
+        return fused.look_up(ids, shape=(ids.shape[0], num_features, self.embedding_dim))
 
     def _mixed(self, fused: _FusedTables, ids: Tensor) -> Tensor:
         """The vectors of tables that are looked up together, and of the others between them."""
@@ -195,8 +192,6 @@ class EmbeddingCollection(TracedWhole):
             columns |= zip(fused.indices, together, strict=True)
         if fused.row_tables:
             columns |= zip(fused.row_indices, fused.look_up_rows(ids[:, fused.row_indices]).unbind(1), strict=True)
-        for index, table in fused.counting:
-            table.count(ids[:, index])
         tables = enumerate(self._tables())
         return torch.stack([columns[f] if f in columns else table(ids[:, f]) for f, table in tables], dim=1)
 
@@ -222,11 +217,7 @@ class EmbeddingCollection(TracedWhole):
         if fused is None or len(fused.tables) < self.num_features:
             return torch.stack(self._bags_apart(ids, offsets, weights, batch), dim=1)
         shape = (batch, self.num_features, self.embedding_dim)
-        vectors = fused.look_up(ids.contiguous(), bags=Bags(offsets.long(), batch, weights), shape=shape)
-        ends = offsets[::batch].tolist() if batch else [0] * (self.num_features + 1)
-        for index, table in fused.counting:
-            table.count(ids[ends[index] : ends[index + 1]])
-        return vectors
+        return fused.look_up(ids.contiguous(), bags=Bags(offsets.long(), batch, weights), shape=shape)
 
     def _bags_apart(self, ids: Tensor, offsets: Tensor, weights: Tensor | None, batch: int) -> list[Tensor]:
         """Bags of one table after the other."""
@@ -312,7 +303,6 @@ class _FusedTables:
     all_tables: Sequence[Embedding]
     indices: list[int]  # features with linear tables
     tables: list[LinearEmbedding]
-    counting: list[tuple[int, LinearEmbedding]]
     look_up: Lookup
     row_indices: list[int]  # features with int8 rows
     row_tables: list[Finalizable]
@@ -359,10 +349,9 @@ class _FusedTables:
         paddings = [table.padding_idx for table in row_tables]
         rows = RowTables([table.rows for table in row_tables], paddings, row_names) if row_tables else None
         row_parts = ([index for index, _ in rowed], row_tables, rows)
-        counting = [(index, table) for index, table in found if table.keeps_counts]
         indices, linear = [index for index, _ in found], [table for _, table in found]
         look_up = Lookup(linear, [f"feature {names[i]!r}" for i in indices])
-        return cls(tables, indices, linear, counting, look_up, *row_parts)
+        return cls(tables, indices, linear, look_up, *row_parts)
 
 
 def _has_rows(table: Embedding) -> bool:

@@ -74,12 +74,10 @@ def stage_clustering(
     with timer("measure"):
         counted = ids[:: 1 + len(ids) * table.embedding_dim // MAX_COUNTED]
         event = _event(table, learned, counted, quantizer.inertias, timer.seconds)
-    with timer("stage"):
-        staged = table.assignments.stage(learned.pointers)
 
     def apply() -> None:
         with timer("swap"):
-            table.swap(learned, staged)
+            table.swap(learned)
 
     return StagedClustering(event, apply)
 

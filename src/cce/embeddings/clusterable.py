@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from cce.checks import check_type
 from cce.compiled import parallel_for
 from cce.embeddings.base import Embedding
-from cce.indexing import IdCounts, check_generator, check_index_state, common_generator
+from cce.indexing import check_generator, check_index_state, common_generator
 from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
@@ -73,7 +73,6 @@ class Clusterable(Embedding):
     """A table that can be clustered between two steps of training."""
 
     settings: ClusterSettings
-    counts: IdCounts | None  # how often ids occurred, where the table keeps count
 
     def cluster(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> ClusterEvent:
         """Learn H from the table as it is now, in place, all or nothing; `counts` say how often each id occurs.

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, Unpack
 
 import torch
@@ -26,9 +25,9 @@ from cce.embeddings.clusterable import Clusterable, StagedClustering, check_clus
 from cce.embeddings.compositional import piece_shape
 from cce.embeddings.initialization import output_variance
 from cce.embeddings.linear import LinearEmbedding
-from cce.embeddings.options import CommonOptions, Options, choice, file_name, optional, rules, whole
+from cce.embeddings.options import CommonOptions, Options, choice, optional, rules, whole
 from cce.embeddings.sizing import Shapes, most_within
-from cce.indexing import Assignments, HashedRows, LearnedRows, MultiplyShift, PointerStore, RowSource
+from cce.indexing import Assignments, HashedRows, LearnedRows, MultiplyShift, RowSource
 from cce.signals import uninterrupted
 
 Init = Literal["authors", "paper"]
@@ -63,7 +62,6 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
     init: where both tables start. "authors": U(±1/√embedding_dim), as in the authors' code, which made the published
         results; a vector has twice the variance of other methods' at "uniform". "paper": N(0, 1), as in its text.
     start_scale: the scale of vectors at the start as other methods have it, instead of `init`.
-    pointer_file: map the learned pointers from this file instead of holding them in memory.
     """
 
     method = "cce-paper"
@@ -72,7 +70,6 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         num_columns=optional(whole(1)),
         num_learned=optional(whole(0, MAX_IDS)),
         init=choice("authors", "paper"),
-        pointer_file=optional(file_name),
     )
 
     def __init__(
@@ -85,7 +82,6 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         num_learned: int | None = None,
         settings: ClusterSettings | None = None,
         init: Init = "authors",
-        pointer_file: Path | str | None = None,
         **common: Unpack[CommonOptions],
     ) -> None:
         del num_rows, num_columns  # `shape_of` has them, with whatever a subclass was given
@@ -95,13 +91,11 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         self.codebook_shape = self.shape_of(embedding_dim, options)
         self.init = init if common.get("start_scale") is None else None
         self.settings = checked_settings(settings)
-        self.counts = None
         self.assignments = Assignments(
             num_embeddings,
             self.num_columns,
             self.num_rows,
             num_learned=num_learned,
-            path=pointer_file,
             device="meta",
         )
         self.helper = MultiplyShift(self.num_columns * self.num_helpers, self.num_rows, device="meta")
@@ -198,10 +192,10 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         stage_clustering(self, lambda ids: weight[ids.to(weight.device)], None, generator).apply()
 
     @torch.no_grad()
-    def swap(self, learned: Learned, pointers: PointerStore) -> None:
-        """Become what was learned, whole or not at all, with its pointers staged."""
+    def swap(self, learned: Learned) -> None:
+        """Become what was learned, whole or not at all."""
         with uninterrupted():
-            self.assignments.replace(pointers)  # first: it alone can fail, and then nothing happened
+            self.assignments.replace(learned.pointers)
             self.become(learned)
             self.look_up.forget()  # its plan holds the old pointers
 

@@ -68,7 +68,6 @@ class CollidingEmbedding(Clusterable):
         check_range("thin_dim", thin_dim, 1, embedding_dim + 1)
         self.num_rows = num_rows
         self.settings = checked_settings(settings)
-        self.counts = None
         self.assignments: Assignments | None = None
         self.make_parameters(options, common)
 
@@ -157,7 +156,7 @@ class CollidingEmbedding(Clusterable):
         """What replaces the thin table: a codebook and pointers to it."""
         assignments = Assignments(self.num_embeddings, 1, self.num_rows, generator=generator, device=rows.device)
         if pointers is not None:
-            assignments.replace(assignments.stage(pointers))
+            assignments.replace(pointers)
         return nn.Parameter(rows, requires_grad=self.codebook.requires_grad), assignments
 
     def _become_clustered(self, codebook: nn.Parameter, assignments: Assignments) -> None:

@@ -60,14 +60,6 @@ class LinearEmbedding(RowEmbedding):
         return None
 
     @property
-    def keeps_counts(self) -> bool:
-        """Whether `count` does anything."""
-        return False
-
-    def count(self, ids: Tensor) -> None:
-        """Take note of ids that are looked up; most tables need not."""
-
-    @property
     def is_weighted(self) -> bool:
         """Whether rows have weights other than 1."""
         return False
@@ -99,7 +91,6 @@ class LinearEmbedding(RowEmbedding):
     def embed(self, ids: Tensor, shape: Sequence[int] | None = None) -> Tensor:
         """Vectors `(n, embedding_dim)`, or of `shape`: the rows summed over terms, the columns side by side."""
         vectors = self.look_up(ids, shape=shape)
-        self.count(ids)  # after they were found to be right
         return self._weigh(vectors, ids) if self.is_weighted else vectors
 
     def _weigh(self, rows: Tensor, ids: Tensor) -> Tensor:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypedDict
 
 import torch
 
-from cce.checks import check_choice, check_number, check_range, check_type, shown
+from cce.checks import check_choice, check_number, check_range, shown
 from cce.embeddings.initialization import StartScale
 
 Options = dict[str, Any]  # arguments of a constructor, by name
@@ -69,10 +68,3 @@ def wholes(length: int | None = None) -> Check:
 def optional(check: Check) -> Check:
     """None, or what `check` accepts."""
     return lambda name, value: None if value is None else check(name, value)
-
-
-def file_name(name: str, value: Any) -> None:
-    """A path in a folder that exists."""
-    check_type(name, value, (str, Path), "a path")
-    if not Path(value).parent.is_dir():
-        raise FileNotFoundError(f"{name} must lie in a folder that exists, got {str(value)!r}.")

@@ -75,7 +75,7 @@ class ProductQuantizedEmbedding(LinearEmbedding):
         ids, weights = draw_sample(*size, settings, generator=generator)
         quantizer.fit(Sample(source, ids, self.embedding_dim, weights), generator)
         pointers = encode_all(quantizer, source, self.num_embeddings, self.embedding_dim)
-        self.assignments.replace(self.assignments.stage(pointers))
+        self.assignments.replace(pointers)
         self.codebook.copy_(quantizer.codebooks.flatten(0, 1))
 
     @classmethod

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 PRECISION = 256  # a table sized in bytes may be so much smaller than it could be, 1 in 256
 AMPLE = 1 << 24  # parameters: with so many, a method rejects nothing but a wrong option
-COUNT_BYTES = 4  # of a counter of one id
 MAP_BYTES = 12  # of a row map, for 64 ids
 
 
@@ -30,7 +29,7 @@ class Shapes:
     parameters: Mapping[str, tuple[int, int]]
     num_hashes: int = 0  # hash functions
     pointers: tuple[int, int, int] = (0, 0, 1)  # ids, columns, and rows that a pointer can name
-    num_counts: int = 0  # ids whose occurrences are counted
+    other_nbytes: int = 0  # of whatever else it keeps
     codes: tuple[int, int] = (0, 0)  # rows of trained integers, and their width
     code_row_nbytes: int = 0  # of a row of them
     num_mapped: int = 0  # ids that have a bit, and a share of a rank, in a row map
@@ -46,9 +45,9 @@ class Shapes:
 
     @property
     def pointer_nbytes(self) -> int:
-        """Bytes of pointers, of the seeds of hash functions and of counters."""
+        """Bytes of pointers, of the seeds of hash functions, and of a row map."""
         mapped = -(-self.num_mapped // 64) * MAP_BYTES
-        return pointer_nbytes(*self.pointers) + self.num_hashes * SEED_BYTES + self.num_counts * COUNT_BYTES + mapped
+        return pointer_nbytes(*self.pointers) + self.num_hashes * SEED_BYTES + self.other_nbytes + mapped
 
     @property
     def _num_floats(self) -> int:

@@ -2,7 +2,6 @@
 
 from cce.indexing.agreement import check_index_state, index_tensors
 from cce.indexing.assignments import Assignments
-from cce.indexing.counts import IdCounts
 from cce.indexing.ids import blocks, check_id_type, check_ids
 from cce.indexing.multiply_shift import (
     MIX_1,
@@ -45,7 +44,6 @@ __all__ = [
     "DigitRows",
     "DigitSlot",
     "HashedRows",
-    "IdCounts",
     "IndexModule",
     "LearnedRows",
     "MultiplyShift",

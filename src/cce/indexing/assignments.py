@@ -7,7 +7,6 @@ How they are stored is the business of their `PointerStore`. They stay on the CP
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
@@ -27,8 +26,7 @@ class Assignments(IndexModule):
 
     At the start they point where a random hash function says. Only ids below `num_learned` are stored and can be
     learned; with ids numbered by falling frequency these are the frequent ones. The others stay hashed and cost
-    nothing. With `path` the pointers are mapped from that file instead of held in memory: from what an existing file
-    holds, or from a new one.
+    nothing.
     `share_memory()`, also of a model around it, shares them between processes. On the meta device nothing is drawn.
     """
 
@@ -41,7 +39,6 @@ class Assignments(IndexModule):
         num_rows: int,
         *,
         num_learned: int | None = None,
-        path: Path | str | None = None,
         generator: torch.Generator | None = None,
         device: torch.device | str | None = None,
     ) -> None:
@@ -51,7 +48,7 @@ class Assignments(IndexModule):
         self.num_embeddings = num_embeddings
         self.num_learned = num_learned
         self.hash = MultiplyShift(num_columns, num_rows, generator=generator, device=device)
-        self.pointers = PointerStore(num_learned, num_columns, num_rows, path=path, is_meta=self.hash.seeds.is_meta)
+        self.pointers = PointerStore(num_learned, num_columns, num_rows, is_meta=self.hash.seeds.is_meta)
         self._point_to_hashed_rows()
 
     @classmethod
@@ -91,31 +88,24 @@ class Assignments(IndexModule):
         self.pointers.write(int(ids[0]), rows)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw another hash function, and point where it says; what a mapped file held is kept the first time."""
+        """Draw another hash function, and point where it says."""
         self.hash.reset_parameters(generator)
         self._point_to_hashed_rows()
 
     def _point_to_hashed_rows(self) -> None:
         if self.pointers.is_meta:
             return
-        if self.pointers.is_saved:
-            self.pointers.is_saved = False
-            return
         for ids in blocks(self.num_learned, HASHED_AT_A_TIME):
             self.write(ids, self.hash(ids.to(self.hash.seeds.device)))
 
-    def stage(self, pointers: PointerStore) -> PointerStore:
-        """Prepare `replace`, which then cannot fail half-way: see `PointerStore.stage`."""
-        return self.pointers.stage(pointers)
-
-    def replace(self, staged: PointerStore) -> None:
-        """Point all learned ids elsewhere at once, to what was staged, in as many rows as that can name."""
-        self.pointers = self.pointers.replace(staged)
-        self.hash.num_rows = staged.num_rows
+    def replace(self, pointers: PointerStore) -> None:
+        """Point all learned ids elsewhere at once, in as many rows as these pointers can name."""
+        self.pointers = self.pointers.replace(pointers)
+        self.hash.num_rows = pointers.num_rows
 
     def resize(self, num_rows: int) -> None:
         """Have `num_rows` rows to point to, and point all learned ids to the first of them."""
-        self.replace(self.stage(PointerStore(self.num_learned, self.num_columns, num_rows)))
+        self.replace(PointerStore(self.num_learned, self.num_columns, num_rows))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
         """Follow the seeds into shared memory and to the meta device, but to no other."""

@@ -1,14 +1,12 @@
 """`PointerStore`: for every id and column, the row of the codebook that the id points to.
 
-Whoever reads or writes rows need not know how they are stored: packed, as `pointer_width` says, and in memory, mapped
-from a file, or in memory that several processes share. Pointers stay on the CPU, so a vocabulary costs a GPU nothing.
+Whoever reads or writes rows need not know how they are stored: packed, as `pointer_width` says, in memory that several
+processes may share. Pointers stay on the CPU, so a vocabulary costs a GPU nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,9 +23,8 @@ class PointerStore:
     """Pointers of `num_ids` ids in `num_columns` columns, each to one of `num_rows` rows; all zero at the start.
 
     bits: the width of a pointer; by default the narrowest that can name the rows.
-    path: map the pointers from this file: from what it holds, or from a new one.
     shared: hold them in memory that other processes see, too, if the store is sent to them.
-    is_meta: hold nothing yet, as tensors on the meta device do: `set_meta(False)` allocates or maps the pointers.
+    is_meta: hold nothing yet, as tensors on the meta device do: `set_meta(False)` allocates the pointers.
     """
 
     def __init__(
@@ -37,7 +34,6 @@ class PointerStore:
         num_rows: int,
         *,
         bits: int | None = None,
-        path: Path | str | None = None,
         shared: bool = False,
         is_meta: bool = False,
     ) -> None:
@@ -46,10 +42,6 @@ class PointerStore:
         check_range("num_rows", num_rows, 1, MAX_ROWS)
         self.num_ids, self.num_columns, self.num_rows = num_ids, num_columns, num_rows
         self.bits = _checked_bits(bits, num_rows)
-        self.path = None if path is None or num_ids == 0 else Path(path)
-        if shared and path is not None:
-            raise ValueError(f"give one of path and shared, got path={path} and shared=True.")
-        self.is_saved = False  # whether they are what a file held before it was mapped
         self.words = self._empty_words()
         self.set_meta(is_meta)
         if shared:
@@ -66,16 +58,16 @@ class PointerStore:
         return self.words.is_meta
 
     def set_meta(self, is_meta: bool) -> None:  # noqa: FBT001
-        """Drop the pointers, or allocate or map them if there are none."""
+        """Drop the pointers, or allocate them if there are none."""
         if is_meta:
             self.words = self._empty_words()
         elif self.is_meta:
-            self.words = torch.zeros_like(self.words, device="cpu") if self.path is None else self._map_file(self.path)
+            self.words = torch.zeros_like(self.words, device="cpu")
 
     @property
     def is_shared(self) -> bool:
         """Whether the pointers lie in memory that other processes can see."""
-        return self.path is None and bool(self.words.numel() and self.words.is_shared())  # type: ignore[no-untyped-call]
+        return bool(self.words.numel() and self.words.is_shared())  # type: ignore[no-untyped-call]
 
     def read(self, ids: Tensor) -> Tensor:
         """Rows `(*s, num_columns)`, int64 and on the device of the ids `(*s)`."""
@@ -113,35 +105,21 @@ class PointerStore:
         return torch.cat(pointers)[: self.num_ids * self.num_columns].view(self.num_ids, self.num_columns)
 
     def share_memory_(self) -> None:
-        """Move the pointers to memory that processes share; a mapped file is shared already."""
-        if self.path is None and self.words.numel():
+        """Move the pointers to memory that processes share."""
+        if self.words.numel():
             self.words.share_memory_()  # type: ignore[no-untyped-call]
 
-    def stage(self, pointers: PointerStore) -> PointerStore:
-        """Prepare `replace`: where this store is mapped from a file, write the new pointers to a file beside it."""
-        if self.path is None:
-            return pointers
-        beside = _beside(self.path)
-        beside.unlink(missing_ok=True)
-        sizes = pointers.num_ids, pointers.num_columns, pointers.num_rows
-        staged = PointerStore(*sizes, bits=pointers.bits, path=beside)
-        staged.copy_(pointers)
-        return staged
+    def replace(self, pointers: PointerStore) -> PointerStore:
+        """The store to use from now on, with these pointers.
 
-    def replace(self, staged: PointerStore) -> PointerStore:
-        """The store to use from now on, with the pointers that were staged.
-
-        A mapped file is renamed into place: an interruption or a kill leaves the old pointers or the new ones. Shared
-        pointers are overwritten where they are, so that all processes see the new ones, unless their sizes change.
+        Shared pointers are overwritten where they are, so that all processes see the new ones, unless sizes change.
         """
-        if self.path is not None:
-            staged.path = _beside(self.path).replace(self.path)
-        elif self.is_shared and self._sizes == staged._sizes:
-            self.words.copy_(staged.words)
+        if self.is_shared and self._sizes == pointers._sizes:
+            self.words.copy_(pointers.words)
             return self
-        elif self.is_shared:
-            staged.share_memory_()
-        return staged
+        if self.is_shared:
+            pointers.share_memory_()
+        return pointers
 
     def state(self) -> dict[str, Tensor]:
         """What `load` reads: the bytes, and an empty tensor whose shape says how many ids, columns and bits they hold.
@@ -186,30 +164,6 @@ class PointerStore:
         nbytes = packed_nbytes(self.num_ids * self.num_columns, self.bits)
         return torch.empty(nbytes, dtype=torch.uint8, device="meta")
 
-    def _map_file(self, path: Path) -> Tensor:
-        nbytes, exists = self.words.nbytes, path.exists()
-        if exists and path.stat().st_size != nbytes:
-            needed = f"{nbytes} bytes for ({self.num_ids}, {self.num_columns}) pointers of {self.bits} bits"
-            raise ValueError(f"path must hold {needed}, got {path.stat().st_size}: {path}.")
-        words = torch.from_file(str(path), shared=True, size=nbytes, dtype=torch.uint8, device="cpu")
-        self.is_saved = exists
-        if exists and not _names_rows(words, self.bits, self.num_rows):
-            raise ValueError(f"path must hold pointers in [0, {self.num_rows}), got others: {path}.")
-        return words
-
-    def __getstate__(self) -> dict[str, Any]:
-        """State for pickle and deepcopy. A copy does not share the file of the first: its pointers travel by value.
-
-        Others are the tensor's own, not a copy: what is sent to another process lies in shared memory, which must live
-        until the other process has opened it.
-        """
-        if self.path is None:
-            return self.__dict__
-        return self.__dict__ | {"path": None, "words": self.words.numpy().copy()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__ |= state | {"words": torch.as_tensor(state["words"])}
-
 
 def _checked_bits(bits: int | None, num_rows: int) -> int:
     narrowest = pointer_bits(num_rows)
@@ -243,7 +197,3 @@ def _all_below(pointers: Tensor, num_rows: int) -> bool:
         return True
     low, high = (int(bound) for bound in pointers.aminmax())  # a comparison in uint8 would take 256 for 0
     return low >= 0 and high < num_rows
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(path.name + ".part")

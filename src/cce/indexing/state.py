@@ -56,7 +56,6 @@ class IndexModule(Versioned):
 
     index_state: ClassVar[tuple[str, ...]]
     device_tensors: ClassVar[tuple[str, ...]] = ()
-    same_on_all_ranks: ClassVar[bool] = True  # and compared: see `agreement`
 
     @property
     def nbytes(self) -> int:

@@ -17,7 +17,7 @@ from cce.distributed import Ranks, current_ranks
 from cce.embeddings import Clusterable, ClusterEvent, check_plain_parameters, naming
 from cce.reclustering.averages import paired_tables, restart_average
 from cce.reclustering.repair import POLICIES
-from cce.reclustering.sharing import SharedCounts, cluster_tables
+from cce.reclustering.sharing import cluster_tables
 
 
 class ClusterSchedule:
@@ -75,7 +75,6 @@ class ClusterSchedule:
         self.num_steps = 0
         self.clustered: list[str] = []  # names of the tables of the last clustering, in the order of its events
         self._check_tables()
-        self._counts = SharedCounts(self.tables())
 
     @property
     def ranks(self) -> Ranks:
@@ -119,7 +118,6 @@ class ClusterSchedule:
         return events
 
     def _cluster(self, tables: dict[str, Clusterable]) -> list[ClusterEvent]:
-        self.add_up_counts()
         with tqdm(
             total=len(tables), desc="clustering", unit="table", leave=False, disable=None if self.progress else True
         ) as bar:
@@ -138,10 +136,6 @@ class ClusterSchedule:
         in_collection = isinstance(self.model.get_submodule(parent), TableDict)
         of_feature = f" of feature {feature_name(key)!r}" if in_collection else ""
         return f"table {readable_path(name)!r}{of_feature}" if name else "the table"
-
-    def add_up_counts(self) -> None:
-        """Sum the id counts over all ranks; call this before a checkpoint, too."""
-        self._counts.add_up(self.ranks)
 
     def tables(self) -> list[Clusterable]:
         """The tables that are clustered: all of the model that can be, and are trained."""
@@ -165,9 +159,10 @@ class ClusterSchedule:
                     "optimizer must hold the parameters of every clustered table, "
                     f"but does not hold those of {readable_path(name) or 'the model'}."
                 )
-            if table.settings.needs_counts and table.counts is None:
+            if table.settings.needs_counts:
                 raise ValueError(
-                    f"settings that need counts need a table that counts its ids in a schedule, got {table.settings}."
+                    f"settings of a schedule must not need counts, which table.cluster(counts=…) takes, "
+                    f"got {table.settings}."
                 )
         for averaged in self.averages:
             paired_tables(averaged, self.model)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from cce.distributed import Ranks, broadcast, check_same, partition_work, sum_over_ranks
+from cce.distributed import Ranks, broadcast, check_same, partition_work
 from cce.embeddings import Clusterable, ClusterEvent, StagedClustering, stage_all
 from cce.reclustering.repair import repair_optimizer
 from cce.signals import uninterrupted
@@ -123,19 +123,3 @@ def _load_optimizer_state(
 def _lies_beside(value: object, parameter: Tensor) -> bool:
     """State with rows lies where the parameter does; step counters may stay on the CPU."""
     return hasattr(value, "dim") and value.dim() > 0 and parameter.device.type != "cpu"
-
-
-class SharedCounts:
-    """Id counts that every process keeps for its rows, added up before they are needed."""
-
-    def __init__(self, tables: Sequence[Clusterable]) -> None:
-        self.counts = [table.counts.counts for table in tables if table.counts is not None]
-        self.known = [counts.clone() for counts in self.counts]  # what all ranks know already
-
-    def add_up(self, ranks: Ranks) -> None:
-        """Sum the counts of all ranks, on every rank."""
-        if ranks.world_size == 1:
-            return
-        for counts, known in zip(self.counts, self.known, strict=True):
-            known.add_(sum_over_ranks(counts - known, ranks))
-            counts.copy_(known)

@@ -16,7 +16,6 @@ from cce.evaluation import DEFAULT_BEST_BY, DEFAULT_METRICS, check_best_by, chec
 from cce.integrations import LOGGERS
 from cce.plugins import check_plugins
 
-NOT_METHOD_OPTIONS = {"pointer_file": "tables of a run share none"}
 LR_SCHEDULES = ("constant", "linear", "cosine")
 MAY_BE_ZERO = ("seed", "refits")
 AUTO, NEVER = "auto", "never"
@@ -170,9 +169,6 @@ class TrainConfig:
         self._check_sizes()
         if self.start_from is not None and self.start_scale != AUTO:
             raise ValueError(f"start_scale does not go with start_from, got {self.start_scale!r}.")
-        for name, why in NOT_METHOD_OPTIONS.items():
-            if name in self.method_options:
-                raise ValueError(f"method_options must leave out {name}: {why}, got {self.method_options[name]!r}.")
         if self.logger is not None:
             check_choice("logger", self.logger, LOGGERS)
         check_metrics(self.metrics, group_by=self.group_by)

@@ -140,11 +140,6 @@ class TrainPhase(Phase):
                 trainer.write("cluster", table=table, **event_values(event))
             trainer.progress.say(f"step {session.step:,}: clustered {len(events)} tables")
 
-    def before_saving(self) -> None:
-        """Let all ranks add up what the schedule counted."""
-        if self.schedule is not None:
-            self.schedule.add_up_counts()
-
     def _validation_positions(self) -> set[int]:
         """The rows of an epoch after which there is a validation: so many times, the last at its end."""
         session, times = self.session, self.config.validations_per_epoch

@@ -35,7 +35,6 @@ KEPT = 2  # checkpoints, besides the best, those of int8 rows and the one that r
 def save_run(trainer: Trainer) -> None:
     """Write a checkpoint, and remove those that are no longer needed."""
     session = trainer.session
-    trainer.training.before_saving()
     if not session.ranks.is_main:
         return
     state = session.state_dict() | {

@@ -17,7 +17,7 @@ from cce import compiled
 from cce.indexing.sources import OwnRow
 from cce.kernels import Bags, Layout, Lookup
 from cce.kernels.cpu import LaunchPlan, gradients, lookup
-from cce_lab.variants import CountedEmbedding, FirstRowsEmbedding
+from cce_lab.variants import FirstRowsEmbedding
 from helpers.linear_tables import NUM_IDS, TABLES, assert_same_sums, clustered, look_up, plain, seeded, some_ids
 
 pytestmark = pytest.mark.skipif(not compiled.available, reason="compiled loops need numba")
@@ -318,17 +318,6 @@ def test_unchecked_ids_may_lie_beyond_the_vocabulary_of_a_hash_but_not_of_stored
         table.check_ids = False
         with pytest.raises(IndexError, match=f"got {NUM_IDS}"):
             table(ids)
-
-
-def test_ids_are_counted_only_when_they_are_right():
-    table = CountedEmbedding(NUM_IDS, 16, num_rows=20, padding_idx=5)
-    for wrong in (-1, NUM_IDS):
-        with pytest.raises(IndexError, match=f"got {wrong}"):
-            table(torch.tensor([3, wrong]))
-    assert not table.counts.counts.any()
-    table(torch.tensor([3, 3, 5]))
-    assert table.counts.counts.nonzero().tolist() == [[3]]
-    assert int(table.counts.counts[3]) == 2
 
 
 # -- several tables ----------------------------------------------------------------------------------------------------
