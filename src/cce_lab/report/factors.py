@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from numpy.polynomial import Polynomial
+
 from cce.text import format_ratio
 
 Point = tuple[float, float]  # a size, and the loss there
@@ -119,11 +121,8 @@ def mean_curve(curves: Iterable[Sequence[Point]]) -> list[Point]:
     for curve in curves:
         for size, loss in curve:
             scores.setdefault(size, []).append(loss)
-    means = []
-    for size, found in sorted(scores.items()):
-        finite = [loss for loss in found if math.isfinite(loss)]
-        means.append((size, math.fsum(finite) / len(finite) if finite else math.nan))
-    return means
+    means = {size: spread(found) for size, found in sorted(scores.items())}
+    return [(size, math.nan if found is None else found.mean) for size, found in means.items()]
 
 
 def clean(curve: Iterable[Point]) -> tuple[list[Point], tuple[str, ...]]:
@@ -154,23 +153,10 @@ def linear_extrapolation(points: Sequence[Point], baseline: float) -> float | No
 
 def quadratic_extrapolation(points: Sequence[Point], baseline: float) -> float | None:
     """Where the parabola through the last three points first meets the baseline, beyond them; None if it does not."""
-    (x0, y0), (x1, y1), (x2, y2) = ((math.log(size), loss) for size, loss in points[-3:])
-    slope = (y2 - y1) / (x2 - x1)
-    bend = (slope - (y1 - y0) / (x1 - x0)) / (x2 - x0)
-    at_end = slope + bend * (x2 - x1)  # the parabola's slope at the last point
-    return _first_root(bend, at_end, y2 - baseline, x2)
-
-
-def _first_root(bend: float, slope: float, height: float, start: float) -> float | None:
-    """The smallest size with log > `start` at which `bend · t² + slope · t + height` is zero, t = log − start."""
-    if abs(bend) < 1e-15:
-        return _exp(start - height / slope) if slope < 0 else None
-    inside = slope * slope - 4 * bend * height
-    if inside < 0:
-        return None  # the vertex lies above the baseline
-    roots = [(-slope + sign * math.sqrt(inside)) / (2 * bend) for sign in (-1, 1)]
-    ahead = [root for root in roots if root > 0]
-    return _exp(start + min(ahead)) if ahead else None
+    logs, losses = zip(*((math.log(size), loss) for size, loss in points[-3:]), strict=True)
+    roots = (Polynomial.fit(logs, losses, 2) - baseline).roots()
+    ahead = [float(root.real) for root in roots if root.imag == 0 and root.real > logs[-1]]
+    return _exp(min(ahead)) if ahead else None
 
 
 def _extrapolated(points: list[Point], baseline: float, full_size: float, notes: tuple[str, ...]) -> Factor:

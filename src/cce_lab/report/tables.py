@@ -24,7 +24,6 @@ SIZES = {  # measure → its column and that of the ratio to the full tables
     "params": ("params", "trainable parameters of all tables", "params"),
 }
 COSTS = (
-    Column("best epoch", about="of the best validation, mean over seeds"),
     Column("rows/s", about="trained a second, without validation, clustering and saving"),
     Column("seconds", about="all parts together, mean over seeds"),
     Column("measured peak", about="memory of the process above that without tables, at most, mean over seeds"),
@@ -53,7 +52,7 @@ def summary_table(group: Group) -> Table:
     for name, about, ratio in SIZES.values():
         columns += [Column(name, about=about), Column(f"fewer {ratio}", about="times fewer than the full tables have")]
     rows = [
-        [Cell(each.series), Cell(each.label), *_scores(group, each), *_sizes(group, each), *_costs(group, each)]
+        [Cell(each.series), Cell(each.label), *_scores(group, each), *_sizes(group, each), *_costs(each)]
         for each in group.budgets
     ]
     return Table(f"{group.slug}-summary", "Summary", [*columns, *COSTS], rows)
@@ -104,20 +103,12 @@ def _difference(group: Group, budget: Budget) -> Cell:
     return Cell(fmean(found), text, f"better than the full table in {num_better} of {len(found)} seeds")
 
 
-def _costs(group: Group, budget: Budget) -> list[Cell]:
-    epochs, leading = [], group.leading
-    for record in budget.records:
-        lines = [line for line in record.curve if is_number(line.get(leading.name)) and "epoch" in line]
-        if lines:
-            best = min(lines, key=lambda line: leading.loss(line[leading.name]))
-            # refits follow the last epoch and are counted as part of it; stored records may count them as one more
-            epochs.append(min(best["epoch"], record.config.get("epochs") or math.inf))
+def _costs(budget: Budget) -> list[Cell]:
     peak = spread(max(record.peak_nbytes.values()) for record in budget.records if record.peak_nbytes)
     speed, seconds = (
         spread(getattr(record, name) for record in budget.records) for name in ("samples_per_second", "seconds")
     )
     return [
-        Cell(fmean(epochs), f"{fmean(epochs):.1f}".removesuffix(".0")) if epochs else Cell(None),
         number_cell(speed and speed.mean, ",.0f"),
         number_cell(seconds and seconds.mean, ",.0f"),
         Cell(peak and round(peak.mean), format_bytes(round(peak.mean)) if peak else ""),

@@ -18,8 +18,6 @@ from cce_lab.report.tables import environment_table, factor_table, summary_table
 from cce_lab.report.vega import Plot, Style, can_draw, palette, picture
 
 if TYPE_CHECKING:
-    from cce.evaluation import MetricInfo
-    from cce.records import RunRecord
     from cce_lab.report.factors import Factor
     from cce_lab.report.table import Table
 
@@ -190,7 +188,11 @@ def caution(group: Group) -> str:
     if group.baseline is None or epochs == 1:
         return ""
     runs = [record for record in group.baseline.records if len(record.curve) > 1]
-    count = sum(_was_improving(record, group.leading) for record in runs)
+    count = 0
+    for record in runs:
+        losses = [group.leading.loss(scores.get(group.leading.name, math.nan)) for scores in record.curve]
+        falls_to_zero = record.config.get("lr_schedule", "constant") != "constant"
+        count += not falls_to_zero and math.isfinite(losses[-1]) and losses[-1] == min(losses)
     if not count:
         return ""
     which = "its only run" if len(runs) == 1 else f"{count} of its {len(runs)} runs"
@@ -198,12 +200,6 @@ def caution(group: Group) -> str:
         f"The full table was best at its last validation in {which}: it may not have been trained to its end, "
         "and factors against it may be too large."
     )
-
-
-def _was_improving(record: RunRecord, leading: MetricInfo) -> bool:
-    losses = [leading.loss(scores.get(leading.name, math.nan)) for scores in record.curve]
-    falls_to_zero = record.config.get("lr_schedule", "constant") != "constant"
-    return not falls_to_zero and math.isfinite(losses[-1]) and losses[-1] == min(losses)
 
 
 def mixed_code(group: Group) -> str:

@@ -31,7 +31,7 @@ def test_a_line_by_hand():
     assert names[5:10:2] == ["training bytes", "served bytes", "params"]  # bytes lead
     assert cce["BCE"] == pytest.approx(0.47)
     assert cce["against full"] == pytest.approx(0.02)
-    assert (cce["best epoch"], cce["seeds"], cce["rows/s"]) == (2, 3, 52_000)
+    assert (cce["seeds"], cce["rows/s"]) == (3, 52_000)
     assert (full["measured peak"], cce["measured peak"]) == (None, 4_000)
     assert "| cce | cap 8,000 |" in table.as_markdown()
     assert "0.4700 [0.4600–0.4800]" in table.as_markdown()
@@ -55,23 +55,8 @@ def test_every_score_has_its_columns_and_the_leading_one_is_compared():
 def test_without_full_tables_curve_score_and_ledger_there_are_gaps():
     bare = made_record("cce", 500, bce=float("nan"), auc=float("nan"), curve=[], tables=())
     (row,) = table_of([bare]).as_dicts()
-    for name in ("fewer params", "BCE", "against full", "AUC", "best epoch"):
+    for name in ("fewer params", "BCE", "against full", "AUC"):
         assert row[name] is None, name
-
-
-def test_the_best_epoch_is_a_mean_over_seeds():
-    early = [{"step": 1, "epoch": 1, "bce": 0.1}, {"step": 2, "epoch": 2, "bce": 0.2}, {"step": 3, "epoch": 3}]
-    late = [{"step": 1, "epoch": 1, "bce": 0.3}, {"step": 2, "epoch": 2, "bce": 0.2}]
-    table = table_of([made_record("cce", 500, 0, curve=early), made_record("cce", 500, 1, curve=late)])
-    assert table.as_dicts()[0]["best epoch"] == 1.5
-    assert "| 1.5 |" in table.as_markdown()
-
-
-def test_no_run_is_best_after_its_last_epoch():
-    refitted = [{"step": 9, "epoch": 2, "bce": 0.3}, {"step": 10, "epoch": 3, "bce": 0.2}]
-    record = made_record("cce", 500, curve=refitted)
-    record.config["epochs"] = 2
-    assert table_of([record]).as_dicts()[0]["best epoch"] == 2
 
 
 EXPECTED = {
