@@ -7,7 +7,7 @@ import torch
 
 from cce import compiled
 from cce.serving import freeze_table
-from cce.serving.lookup import RowLookup, are_readable
+from cce.serving.frozen_tables import RowLookup, are_readable
 from helpers.frozen import LINEAR, NUM_IDS, make_table
 
 pytestmark = pytest.mark.skipif(not compiled.available, reason="compiled loops are off")

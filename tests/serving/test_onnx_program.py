@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import cce
-from cce.serving.onnx_program import check_opset, run_onnx, write_onnx
+from cce.serving.onnx_program import run_onnx, write_onnx
 from cce.serving.program import ServedModel, example_inputs, make_inputs, trace
 from helpers.frozen import make_batch, make_model, make_schema
 
@@ -30,7 +30,7 @@ def test_a_model_runs_in_onnxruntime_without_cce(tmp_path):
     schema = make_schema(multi_hot=False)  # bags of ids: tests/cli/test_export.py
     frozen = cce.freeze(make_model(schema, num_learned=200))
     path = tmp_path / "model.onnx"
-    write_onnx(path, trace(ServedModel(frozen, schema), schema), example_inputs(schema), opset=18)
+    write_onnx(path, trace(ServedModel(frozen, schema), schema), example_inputs(schema))
     assert b"/frozen.py" not in path.read_bytes()  # no paths of the machine that wrote it
     for num_rows in (1, 300):
         batch = make_batch(schema, num_rows, seed=num_rows)
@@ -41,12 +41,6 @@ def test_a_model_runs_in_onnxruntime_without_cce(tmp_path):
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr
     torch.testing.assert_close(torch.tensor(json.loads(result.stdout)), frozen(batch), rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("opset", [11, 17, 24])
-def test_an_opset_without_bit_operations_is_rejected(opset):
-    with pytest.raises(ValueError, match=rf"opset must lie in \[18, 23\]: .* got {opset}\."):
-        check_opset(opset)
 
 
 def test_a_missing_package_is_named_with_what_installs_it(monkeypatch, tmp_path):

@@ -24,11 +24,10 @@ def make(data):
 
 def test_a_right_program_passes_with_equal_scores(data):
     model = make(data)
-    found = verify(ServedModel(cce.freeze(model), data.schema), model, data, data.schema, tolerance=1e-5)
+    found = verify(ServedModel(cce.freeze(model), data.schema), model, data, data.schema)
     assert found.difference <= 1e-5
     assert (found.split, found.num_rows, found.num_swept) == ("test", 100, 121)
-    assert found.before["auc"] == pytest.approx(found.after["auc"])
-    for part in ("largest difference of a logit", "100 rows of test", "121 over all ids", "bce 0.", "auc 0."):
+    for part in ("largest difference of a logit", "100 rows of test", "121 over all ids"):
         assert part in str(found)
 
 
@@ -40,13 +39,13 @@ def test_one_id_that_no_row_has_is_enough_to_fail(data):
         return served(inputs) + 0.5 * (inputs["ids"][:, 0] == 120)
 
     assert not any((batch.ids[:, 0] == 120).any() for batch in data.loader("test", batch_size=50, shuffle=False))
-    with pytest.raises(ValueError, match=r"verification failed: tolerance is 1e-05, got largest .* logit 0\.5"):
-        verify(program, model, data, data.schema, tolerance=1e-5)
+    with pytest.raises(ValueError, match=r"verification failed: tolerance is 0.0001, got largest .* logit 0\.5"):
+        verify(program, model, data, data.schema)
 
 
 def test_logits_that_are_no_numbers_fail(data):
     with pytest.raises(ValueError, match="logits must be finite"):
-        verify(lambda inputs: inputs["dense"][:, 0] * float("nan"), make(data), data, data.schema, tolerance=9)
+        verify(lambda inputs: inputs["dense"][:, 0] * float("nan"), make(data), data, data.schema)
 
 
 @pytest.mark.parametrize("multi_hot", [False, True])

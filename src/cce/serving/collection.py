@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from cce.collection import TableDict
-from cce.serving.lookup import LookupHolder, are_readable, known_ids
-
-if TYPE_CHECKING:
-    from cce.serving.frozen_tables import FrozenTable
+from cce.serving.frozen_tables import FrozenTable, LookupHolder, are_readable, known_ids
 
 Column = Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]
 
@@ -68,11 +64,10 @@ class FrozenCollection(LookupHolder):
     def _one_each(self, ids: Tensor) -> Tensor:
         if ids.dim() != 2 or ids.shape[1] != self.num_features:
             raise ValueError(f"ids must have shape (batch, {self.num_features}), got {tuple(ids.shape)}.")
-        lookup = None
         if are_readable(ids):
-            lookup = self._lookup or self.find_lookup([] if self.unified else self._tables())
-        if lookup is not None:
-            return lookup(ids, (len(ids), self.num_features, self.embedding_dim))
+            found = self.look_up(ids, (len(ids), self.num_features, self.embedding_dim))
+            if found is not None:
+                return found
         return torch.stack([self._look_up(place, ids[:, place]) for place in range(self.num_features)], dim=1)
 
     def _column(self, place: int, column: Column) -> Tensor:
@@ -106,6 +101,10 @@ class FrozenCollection(LookupHolder):
         if not self.unified:
             return self._tables()[place].padding_idx
         return None if self.padding_idx is None else self.padding_idx % list(self.features.values())[place]
+
+    def looked_up(self) -> Sequence[FrozenTable]:
+        """The tables of all features; a common one is looked up column by column."""
+        return [] if self.unified else self._tables()
 
     def _tables(self) -> Sequence[FrozenTable]:
         return list(self.tables.values())  # type: ignore[arg-type]

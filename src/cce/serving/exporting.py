@@ -11,21 +11,21 @@ import copy
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from cce.checks import check_choice, check_number
+from cce.checks import check_choice
 from cce.files import replace_folder
 from cce.serving import FORMAT_NAMES, numpy_reader
 from cce.serving.bundle import frozen_tables, write_bundle
 from cce.serving.freezing import freeze
-from cce.serving.onnx_program import OPSET, check_opset, run_onnx, write_onnx
+from cce.serving.onnx_program import run_onnx, write_onnx
 from cce.serving.program import EXAMPLE_ROWS, OUTPUT, ServedModel, example_inputs, quiet_tracing, trace, write_pt2
-from cce.serving.verification import TOLERANCE, Program, Verification, verify
+from cce.serving.verification import Program, Verification, verify
 from cce.version import __version__
 
 if TYPE_CHECKING:
@@ -38,18 +38,6 @@ MANIFEST, VERSION = "export.json", 1
 
 
 @dataclass(frozen=True)
-class RawInputs:
-    """How raw values become inputs: the vocabularies of features, and how columns were read and transformed.
-
-    missing: why there are no vocabularies.
-    """
-
-    vocabularies: Mapping[str, Vocabulary] = field(default_factory=dict)
-    options: Mapping[str, Any] | None = None
-    missing: str = ""
-
-
-@dataclass(frozen=True)
 class Export:
     """What was written."""
 
@@ -58,7 +46,7 @@ class Export:
     nbytes: int
     table_nbytes: int  # of the tables alone
     verification: Verification | None
-    missing: str  # why there are no vocabularies; empty if there are
+    missing: str = ""  # why a run has no vocabularies
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -71,47 +59,39 @@ def export_model(
     out: Path | str,
     *,
     format: Format = "safetensors",  # noqa: A002  # what the command line calls it
-    opset: int = OPSET,
-    raw: RawInputs | None = None,
+    vocabularies: Mapping[str, Vocabulary] | None = None,
+    raw: Mapping[str, Any] | None = None,
     data: PreparedData | None = None,
-    tolerance: float | None = None,
 ) -> Export:
     """Freeze a trained model and write it to the folder `out`, which must not exist yet.
 
     format: "onnx" or "pt2" (torch.export), whole programs; "safetensors", the frozen tables and all weights, for
         `numpy_reader`.
-    opset: version of ONNX.
-    raw: vocabularies of the features, by name, which turn raw values into ids.
-    data: verify with the held-out rows of this data set; above the `tolerance`, a largest difference of logits
-        (1e-4 by default), nothing is written.
+    vocabularies: of the features, by name, which turn raw values into ids.
+    raw: how columns of raw rows were read and transformed, for the manifest.
+    data: verify with the held-out rows of this data set; if a logit differs by more than 1e-4, nothing is written.
     """
     check_choice("format", format, FORMAT_NAMES)
-    if format == "onnx":
-        check_opset(opset)
-    if tolerance is not None:
-        check_number("tolerance", tolerance)
     frozen = freeze(model)
     if format != "safetensors" or data is not None:
         _check_call(frozen, schema)
-    destination, raw = Path(out), raw or RawInputs(missing="none were given")
+    destination = Path(out)
     _check_absent(destination)
     destination.parent.mkdir(parents=True, exist_ok=True)
     with replace_folder(destination) as folder:
         path = folder / f"model.{format}"
-        _write(path, frozen, schema, opset)
+        _write(path, frozen, schema)
         verified = None
         if data is not None:
-            program, limit = load_program(path, frozen, schema), TOLERANCE if tolerance is None else tolerance
-            verified = verify(program, _for_inference(model), data, schema, tolerance=limit)
-        saved = _save_vocabularies(folder, raw.vocabularies)
+            verified = verify(load_program(path, frozen, schema), _for_inference(model), data, schema)
+        saved = _save_vocabularies(folder, vocabularies or {})
         shutil.copyfile(numpy_reader.__file__, folder / "numpy_reader.py")
-        options = None if raw.options is None else dict(raw.options)
-        made = {"format": format, "file": path.name, "vocabularies": saved, "raw": options}
+        made = {"format": format, "file": path.name, "vocabularies": saved, "raw": raw}
         _write_manifest(folder / MANIFEST, made, schema, verified)
         nbytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         _check_absent(destination)  # or what somebody has written meanwhile would be replaced
     table_nbytes = sum(table.nbytes for table in frozen_tables(frozen).values())
-    return Export(destination, format, nbytes, table_nbytes, verified, raw.missing)
+    return Export(destination, format, nbytes, table_nbytes, verified)
 
 
 def export_run(
@@ -119,15 +99,9 @@ def export_run(
     out: Path | str,
     *,
     format: Format = "safetensors",  # noqa: A002  # what the command line calls it
-    opset: int | None = None,
     verify: Path | str | None = None,
-    tolerance: float | None = None,
 ) -> Export:
     """Export a run that `cce.load_run` loaded: see `export_model`. `verify` is a data set with the run's columns."""
-    if opset is not None and format != "onnx":
-        raise ValueError(f"opset goes with format 'onnx', got opset={opset} with format={format!r}.")
-    if tolerance is not None and verify is None:
-        raise ValueError(f"tolerance goes with verify, got tolerance={tolerance:g} without a data set.")
     data = None
     if verify is not None:
         from cce.data import PreparedData
@@ -135,17 +109,16 @@ def export_run(
         data = PreparedData.open(verify)
         if data.schema != run.schema:
             raise ValueError(f"verify must name data with the columns and ids of the run, but {verify} has others.")
+    given: dict[str, Any] = {"format": format, "data": data}
     try:
         inputs = run.inputs
-        options = {"columns": asdict(inputs.columns), "reading": asdict(inputs.reading)}
-        raw = RawInputs(inputs.vocabularies, options)
     except (ValueError, OSError) as error:  # its ids may never have been anything else
-        raw = RawInputs(missing=str(error))
-    opset = OPSET if opset is None else opset
-    return export_model(run.model, run.schema, out, format=format, opset=opset, raw=raw, data=data, tolerance=tolerance)
+        return replace(export_model(run.model, run.schema, out, **given), missing=str(error))
+    given |= {"raw": {"columns": asdict(inputs.columns), "reading": asdict(inputs.reading)}}
+    return export_model(run.model, run.schema, out, vocabularies=inputs.vocabularies, **given)
 
 
-def _write(path: Path, frozen: nn.Module, schema: Schema, opset: int) -> None:
+def _write(path: Path, frozen: nn.Module, schema: Schema) -> None:
     """Write the model in the format that the file's name says."""
     if path.suffix == ".safetensors":
         write_bundle(path, frozen)
@@ -154,7 +127,7 @@ def _write(path: Path, frozen: nn.Module, schema: Schema, opset: int) -> None:
     if path.suffix == ".pt2":
         write_pt2(path, program)
     else:
-        write_onnx(path, program, example_inputs(schema), opset=opset)
+        write_onnx(path, program, example_inputs(schema))
 
 
 def load_program(path: Path, frozen: nn.Module, schema: Schema) -> Program:

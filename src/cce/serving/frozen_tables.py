@@ -1,27 +1,125 @@
 """Tables for inference: `FrozenRows`, sums of stored rows, and `FrozenCopy`, a copy of any other table.
 
-Vectors are float32; rows are float32, or int8 where they were trained so. Sums are taken in the order of the slots by
-every reader (`numpy_reader`, exported programs, compiled loops), so that all give the same bits. An id that a table
-does not have reads as id 0, the id of unseen values, in every reader as well: a service has no use for an exception.
+Vectors are float32; rows are float32, or int8 where they were trained so. Plain torch, in `embed`, is the definition,
+and what exported programs hold; elsewhere the compiled loops of training (`cce.kernels`) look up several tables in one
+call. Every reader takes sums in the order of the slots, so that all give the same bits. An id that a table does not
+have reads as id 0, the id of unseen values, in every reader as well: a service has no use for an exception.
 """
 
 from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from functools import reduce
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
 
-from cce.indexing import CircularPlaces, DigitRows, HashedRows, LearnedRows, OwnRow, RowSource, check_id_type
-from cce.serving.lookup import LookupHolder, are_readable, known_ids
+from cce import compiled
+from cce.indexing import (
+    CircularPlaces,
+    DigitRows,
+    HashedRows,
+    LearnedRows,
+    OwnRow,
+    RowSource,
+    blocks,
+    check_id_type,
+)
+from cce.kernels import LaunchPlan, bind_int8, is_eager, is_int8_ready, is_ready, look_up_ids, look_up_int8
 
 if TYPE_CHECKING:
     from cce.embeddings import Embedding
     from cce.kernels import Layout
+
+ID_TYPES = (torch.int32, torch.int64)
+BLOCK = 1 << 16  # ids of a table in full at a time
+TYPES = ({torch.float32}, {torch.int8})  # of rows that are looked up together
+
+
+def are_readable(ids: Any) -> bool:
+    """Whether compiled loops can read these: a real tensor of ids on the CPU, outside any tracer."""
+    return type(ids) is Tensor and ids.is_cpu and ids.dtype in ID_TYPES and is_eager()
+
+
+def known_ids(ids: Tensor, num_embeddings: int) -> Tensor:
+    """The ids, with 0, the id of unseen values, for those outside `[0, num_embeddings)`."""
+    return torch.where((ids >= 0) & (ids < num_embeddings), ids, 0)
+
+
+class RowLookup:
+    """Vectors of float32 of ids `(B, F)`, one table for each column; `suits` says for which tables."""
+
+    def __init__(self, tables: Sequence[FrozenRows]) -> None:
+        self.num_embeddings = [table.num_embeddings for table in tables]
+        plan = LaunchPlan([table.layout for table in tables])
+        codebooks = [table.rows.values for table in tables]
+        scales = [table.rows.scale for table in tables]
+        self._state = [*codebooks, *scales]  # alive while their addresses are used
+        self._look_up: Callable[[Tensor, Sequence[int]], Tensor]
+        self._is_ready: Callable[[], bool]
+        self.is_ready = False  # whether its loops are known to be compiled
+        if codebooks[0].dtype is torch.int8:
+            int8 = bind_int8(plan, codebooks, scales)  # type: ignore[arg-type]
+            self._look_up, self._is_ready = partial(look_up_int8, int8), partial(is_int8_ready, int8)
+        else:
+            floats = plan.bind(codebooks)
+            self._look_up = lambda ids, shape: look_up_ids(floats, ids, shape, save=False)[0]
+            self._is_ready = partial(is_ready, floats)
+
+    @staticmethod
+    def suits(tables: Sequence[FrozenTable]) -> bool:
+        """Whether compiled loops can serve these tables: rows of one type, on the CPU."""
+        found = [table for table in tables if isinstance(table, FrozenRows)]
+        tensors = [tensor for table in found for tensor in table.tensors().values()]
+        return (
+            compiled.available
+            and 0 < len(found) == len(tables)
+            and {table.rows.values.dtype for table in found} in TYPES
+            and all(tensor.is_cpu and tensor.is_contiguous() for tensor in tensors)
+        )
+
+    def __call__(self, ids: Tensor, shape: Sequence[int]) -> Tensor | None:
+        """Vectors of ids `(B, F)`, or `(B)` for a single table, in this shape; None while its loops are compiled."""
+        if not self.is_ready:
+            self.is_ready = self._is_ready()
+            if not self.is_ready:
+                return None
+        try:
+            return self._look_up(ids, shape)
+        except IndexError:
+            columns = ids.view(len(ids), -1).unbind(1)
+            known = [known_ids(column, size) for column, size in zip(columns, self.num_embeddings, strict=True)]
+            return self._look_up(torch.stack(known, dim=1), shape)
+
+
+class LookupHolder(nn.Module):
+    """A module that keeps the `RowLookup` of its tables while they stay where they are."""
+
+    _lookup: RowLookup | Literal[False] | None = None  # False where compiled loops cannot serve; None: not known yet
+
+    def look_up(self, ids: Tensor, shape: Sequence[int]) -> Tensor | None:
+        """Vectors of ids that `are_readable` by compiled loops; None where plain torch serves."""
+        if self._lookup is None:
+            tables = self.looked_up()
+            self._lookup = RowLookup(tables) if RowLookup.suits(tables) else False  # type: ignore[arg-type]
+        return self._lookup(ids, shape) if self._lookup else None
+
+    @abstractmethod
+    def looked_up(self) -> Sequence[FrozenTable]:
+        """The tables of the columns of ids."""
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
+        self._lookup = None  # addresses change
+        applied: Self = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return applied
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy looks up by itself, with other addresses."""
+        return self.__dict__ | {"_lookup": None}
 
 
 class StoredRows(nn.Module):
@@ -70,6 +168,23 @@ class FrozenTable(nn.Module):
     def nbytes(self) -> int:
         """Bytes of everything stored."""
 
+    def tensors(self) -> dict[str, Tensor]:
+        """What a file holds of the table, by name (`docs/format.md`): here all its vectors."""
+        with torch.no_grad():
+            return {"rows.values": torch.cat([self(ids) for ids in blocks(self.num_embeddings, BLOCK)])}
+
+    def spec(self) -> dict[str, Any]:
+        """What a reader must know beside the tensors (`docs/format.md`)."""
+        return {
+            "kind": "rows",
+            "num_embeddings": self.num_embeddings,
+            "embedding_dim": self.embedding_dim,
+            "padding_idx": self.padding_idx,
+            "columns": 1,
+            "terms": 1,
+            "groups": [{"kind": "own", "slots": [0], "first_rows": [0]}],
+        }
+
     def extra_repr(self) -> str:
         """What `print` shows."""
         return f"{self.num_embeddings}, {self.embedding_dim}, nbytes={self.nbytes}"
@@ -91,10 +206,14 @@ class FrozenRows(LookupHolder, FrozenTable):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name for it
         """Vectors `(*s, embedding_dim)` of ids `(*s)`, by compiled loops where they can serve."""
-        lookup = self.find_lookup([self]) if are_readable(input) else None
-        if lookup is None:
-            return super().forward(input)
-        return lookup(input.reshape(-1), (*input.shape, self.embedding_dim))
+        found = None
+        if are_readable(input):
+            found = self.look_up(input.reshape(-1), (*input.shape, self.embedding_dim))
+        return super().forward(input) if found is None else found
+
+    def looked_up(self) -> Sequence[FrozenTable]:
+        """The table itself."""
+        return [self]
 
     def embed(self, ids: Tensor) -> Tensor:
         """The rows, summed over terms, side by side; zeros for ids that the map does not have."""
@@ -114,13 +233,17 @@ class FrozenRows(LookupHolder, FrozenTable):
         if self.map is not None:
             own |= {"map.bits": self.map.bits, "map.ranks": self.map.ranks}
         for index, source in enumerate(self.layout.sources):
-            own |= {f"groups.{index}.{name}": tensor for name, tensor in source_tensors(source).items()}
+            own |= {f"groups.{index}.{name}": tensor for name, tensor in _tensors(source).items()}
         return own
 
     def spec(self) -> dict[str, Any]:
-        """What a reader must know beside the tensors (`docs/format.md`)."""
-        groups = [source_spec(source) for source in self.layout.sources]
-        return row_spec(self) | {"columns": self.layout.columns, "terms": self.layout.terms, "groups": groups}
+        """What a reader must know beside the tensors."""
+        groups = [
+            _describe(source)
+            | {"slots": list(source.slots), "first_rows": [slot.first_row for slot in source.describe()]}
+            for source in self.layout.sources
+        ]
+        return super().spec() | {"columns": self.layout.columns, "terms": self.layout.terms, "groups": groups}
 
 
 class FrozenCopy(FrozenTable):
@@ -146,27 +269,7 @@ class FrozenCopy(FrozenTable):
 # -- what files say ----------------------------------------------------------------------------------------------------
 
 
-def row_spec(table: FrozenTable) -> dict[str, Any]:
-    """What a reader must know of every table: here, of one with a row for each id."""
-    return {
-        "kind": "rows",
-        "num_embeddings": table.num_embeddings,
-        "embedding_dim": table.embedding_dim,
-        "padding_idx": table.padding_idx,
-        "columns": 1,
-        "terms": 1,
-        "groups": [{"kind": "own", "slots": [0], "first_rows": [0]}],
-    }
-
-
-def source_spec(source: RowSource) -> dict[str, Any]:
-    """What a reader must know of a source beside its tensors."""
-    kind, numbers = _describe(source)
-    first_rows = [slot.first_row for slot in source.describe()]
-    return {"kind": kind, "slots": list(source.slots), "first_rows": first_rows, **numbers}
-
-
-def source_tensors(source: RowSource) -> dict[str, Tensor]:
+def _tensors(source: RowSource) -> dict[str, Tensor]:
     """The tensors of a source, as a file names them."""
     if isinstance(source, LearnedRows):
         learned = source.assignments
@@ -175,17 +278,22 @@ def source_tensors(source: RowSource) -> dict[str, Tensor]:
     return {"seeds": source.hash.seeds} if isinstance(source, HashedRows | CircularPlaces) else {}
 
 
-def _describe(source: RowSource) -> tuple[str, dict[str, Any]]:
+def _describe(source: RowSource) -> dict[str, Any]:
     """The kind of a source, and its numbers."""
     if isinstance(source, OwnRow):
-        return "own", {}
+        return {"kind": "own"}
     if isinstance(source, HashedRows):
-        return "hashed", {"num_rows": source.hash.num_rows}
+        return {"kind": "hashed", "num_rows": source.hash.num_rows}
     if isinstance(source, LearnedRows):
         store = source.assignments.pointers
-        return "learned", {"num_rows": store.num_rows, "bits": store.bits, "num_learned": store.num_ids}
+        return {"kind": "learned", "num_rows": store.num_rows, "bits": store.bits, "num_learned": store.num_ids}
     if isinstance(source, DigitRows):
-        return "digits", {"radices": list(source.split.rows_per_column)}
+        return {"kind": "digits", "radices": list(source.split.rows_per_column)}
     if isinstance(source, CircularPlaces):
-        return "circular", {"size": source.hash.num_rows, "dim": source.dim, "block_size": source.block_size}
+        return {
+            "kind": "circular",
+            "size": source.hash.num_rows,
+            "dim": source.dim,
+            "block_size": source.block_size,
+        }
     raise TypeError(f"rows must come from a source of cce.indexing to be frozen, got {type(source).__name__}.")
