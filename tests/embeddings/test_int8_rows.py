@@ -96,6 +96,49 @@ def test_a_state_of_another_width_is_rejected():
         make(dim=8).load_state_dict(make().state_dict())
 
 
+def test_rows_that_do_not_belong_to_the_map_are_not_read():
+    few, many = (cce.embeddings.CCEEmbedding(2000, 64, counts=torch.arange(2000) < most) for most in (5, 2000))
+    mixed = few.state_dict() | {"rows.map.bits": many.state_dict()["rows.map.bits"]}
+    few.load_state_dict(mixed)
+    with pytest.raises(ValueError, match="must be as many as ids have, got 2000 in the map and 5 rows"):
+        few(torch.arange(2000))
+    del mixed["rows.records"]
+    other = cce.embeddings.CCEEmbedding(2000, 64)
+    other(torch.arange(2000))
+    other.load_state_dict(mixed, strict=False)
+    with pytest.raises(ValueError, match="got 2000 in the map and 0 rows"):
+        other(torch.arange(2000))
+
+
+def test_pointers_that_do_not_belong_to_the_map_are_not_followed():
+    few, many = (cce.embeddings.CCEEmbedding(100, 16, counts=torch.arange(100) < most) for most in (50, 100))
+    few.finalize()
+    many.finalize()
+    few.load_state_dict(few.state_dict() | {"rows.map.bits": many.state_dict()["rows.map.bits"]})
+    with pytest.raises(ValueError, match="pointers must be those of 100 ids, got 50"):
+        few(torch.arange(100))
+
+
+def test_pointers_to_rows_that_are_not_there_are_rejected():
+    table = cce.embeddings.CCEEmbedding(100, 16, num_rows=20, counts=torch.ones(100))
+    table.finalize()
+    state = table.state_dict()
+    with pytest.raises(RuntimeError, match=r"words mismatch for pointers.words: they must lie in \[0, 20\)"):
+        table.load_state_dict(state | {"pointers.words": torch.full_like(state["pointers.words"], 255)})
+
+
+@pytest.mark.parametrize("num_features", [1, 3])
+def test_a_batch_of_no_bags_has_no_gradients(num_features):
+    tables = cce.EmbeddingCollection({str(i): 1000 for i in range(num_features)}, 8, cap=2000)
+    optimizer = cce.optim.Adam(tables, lr=1e-2)
+    nothing = torch.zeros(0, dtype=torch.int64)
+    vectors = tables(nothing, torch.zeros(1, dtype=torch.int64))
+    assert vectors.shape == (0, num_features, 8)
+    vectors.sum().backward()
+    optimizer.step()
+    assert all(table.rows.num_rows == 1 for table in tables.tables.values())
+
+
 def test_a_trained_table_is_rounded_to_the_nearest_values():
     weight = torch.randn(300, 4, generator=torch.Generator().manual_seed(0))
     rows = make(300)

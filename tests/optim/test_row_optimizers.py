@@ -351,3 +351,28 @@ def test_gradients_that_are_not_finite_change_nothing_and_the_table_is_named(tra
     ):
         optimizer.step()
     assert_equal(trained, before)
+
+
+def test_a_step_between_a_lookup_and_its_backward_pass_gives_no_id_a_second_row():
+    table = cce.embeddings.CCEEmbedding(1000, 4)
+    optimizer = cce.optim.Adam(table, lr=1e-2)
+    for ids in [torch.arange(8)] * 8 + [torch.arange(11)]:  # rows of the last three are not in the map
+        table(ids).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    early, late = table(torch.tensor([11])), table(torch.tensor([11]))
+    late.sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    early.sum().backward()
+    optimizer.step()
+    assert table.rows.num_rows == 13
+    assert table.rows.num_recent == len(table.rows.recent.used()[0])
+
+
+def test_the_state_of_rows_of_another_width_is_rejected_before_anything_is_loaded():
+    narrow, wide = (cce.optim.Adam(cce.embeddings.CCEEmbedding(1000, dim), lr=1e-2) for dim in (4, 64))
+    before = wide.state_dict()
+    with pytest.raises(ValueError, match=r"squares of a table of 1,000 ids must be \(35, 64\) .*, got \(35, 4\)"):
+        wide.load_state_dict(narrow.state_dict())
+    assert all(torch.equal(wide.state_dict()["state"][0][name], value) for name, value in before["state"][0].items())

@@ -26,7 +26,14 @@ from typing import Any
 from cce.files import lock_folder
 
 PACKAGE = Path(__file__).resolve().parents[1]
-PACKAGES = ("compiled", "indexing", "clustering", "kernels", "optim")  # with loops, or constants used in them
+PACKAGES = (
+    "compiled",
+    "indexing",
+    "clustering",
+    "kernels",
+    "optim",
+    "reclustering",
+)  # with loops, or constants used in them
 
 LONG = 2.0  # seconds of compilation after which it is reported
 _compiling = threading.RLock()  # in the order of locks: this one, folders, numba's own

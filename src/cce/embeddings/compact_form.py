@@ -65,6 +65,11 @@ class RowPointers(IndexModule):
             shape = tuple(found["words"].shape)
             error_msgs.append(f"words mismatch for {prefix}words: {shape} do not fit their sizes.")
             return
+        try:
+            store.check_words(found["words"])
+        except ValueError as error:
+            error_msgs.append(f"words mismatch for {prefix}words: {error}")
+            return
         store.words.copy_(found["words"])
         self.store = store
 

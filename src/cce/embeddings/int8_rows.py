@@ -379,6 +379,7 @@ class Int8Rows(IndexModule):
         self._set_recent(RecentRows())
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        self.has_moved()  # the map is loaded after this, whatever becomes of the rows
         found = {name: state_dict.pop(prefix + name, None) for name in self.index_state}
         local_metadata, _, missing_keys, _, error_msgs = args
         missing = [prefix + name for name, tensor in found.items() if tensor is None]

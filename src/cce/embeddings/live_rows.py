@@ -33,7 +33,7 @@ class Live:
     has_optimizer: bool = False
     is_old: bool = True  # whether the record must be made again, since something has moved in memory
     was_sent: bool = False  # to another process, perhaps: torch then moves tensors into shared memory
-    moves: int = 0  # how often something has
+    moves: int = 0  # how often something has, or ids were given rows
     is_final: bool = False  # whether the table has its compact form, without rows
     address: int = 0  # of the record
     handle: int = 0  # in BY_HANDLE
@@ -71,6 +71,10 @@ def register(rows: Int8Rows) -> None:
 def describe(rows: Int8Rows) -> None:
     """Let the record of a table say where everything lies now."""
     live, record = rows.live, rows.live.record
+    if rows.map.num_rows >= record["num_rows"][0]:  # loops would read what lies behind the rows
+        found = f"{rows.map.num_rows} in the map and {rows.num_rows - 1} rows"
+        why = "after finalize there are none, and a state_dict must be whole"
+        raise ValueError(f"int8 rows of {rows.name} must be as many as ids have, got {found}: {why}.")
     tensors = {"bits": rows.map.bits, "ranks": rows.map.ranks, "records": rows.records, "seen": rows.seen}
     addresses = {name: tensor.data_ptr() for name, tensor in tensors.items()}
     if not live.is_old:  # torch may have moved what was sent to another process

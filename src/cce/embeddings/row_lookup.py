@@ -159,15 +159,14 @@ class RowTables:
 
     def new_saved(self, ids: Tensor, bags: Bags | None) -> Saved:
         """Memory for what a lookup saves."""
-        versions = [table.live.moves for table in self.tables]
+        batch, num_ids = len(ids) if bags is None else bags.batch, ids.numel()
+        starts = np.zeros(len(self.tables) + 1, np.int64)
+        if batch:
+            starts[:] = range(0, num_ids + 1, batch) if bags is None else bags.offsets[::batch]
+        listed, versions = torch.empty(2, num_ids, dtype=torch.int64), [table.live.moves for table in self.tables]
         if bags is None:
-            batch, num_tables = ids.shape
-            starts = np.arange(0, batch * num_tables + 1, batch) if batch else np.zeros(num_tables + 1, np.int64)
-            listed = torch.empty(2, ids.numel(), dtype=torch.int64)
             return Saved(listed[0], listed[1], torch.empty(0, dtype=torch.int32), starts, versions)
-        starts = bags.offsets[:: max(1, bags.batch)].numpy().copy()
-        listed = torch.empty(2, len(ids), dtype=torch.int64)
-        return Saved(listed[0], listed[1], torch.empty(len(ids), dtype=torch.int32), starts, versions, bags.weights)
+        return Saved(listed[0], listed[1], torch.empty(num_ids, dtype=torch.int32), starts, versions, bags.weights)
 
     def take(self, grad: Tensor, ids: Tensor, saved: Saved | None, anchors: Sequence[Tensor]) -> list[Tensor]:
         """Sum the gradients `(batch, tables, dim)` of a lookup for each id and keep them; what the anchors' grow by."""

@@ -135,8 +135,7 @@ class PointerStore:
         if (num_ids, num_columns) != (self.num_ids, self.num_columns):
             ours = f"({self.num_ids}, {self.num_columns}) of {self.bits} bits"
             raise ValueError(f"the checkpoint has ({num_ids}, {num_columns}) of {bits} bits, the module {ours}.")
-        if not _names_rows(words.cpu(), bits, self.num_rows):
-            raise ValueError(f"they must lie in [0, {self.num_rows}).")
+        self.check_words(words, bits)
         if self.is_meta:
             return  # as a parameter on the meta device takes nothing over
         if bits == self.bits:
@@ -145,6 +144,11 @@ class PointerStore:
             theirs = PointerStore(num_ids, num_columns, 1, bits=bits)
             theirs.words.copy_(words)
             self.copy_(theirs)
+
+    def check_words(self, words: Tensor, bits: int | None = None) -> None:
+        """Reject pointers, packed in so many bits, of which one names no row."""
+        if not words.is_meta and not _names_rows(words.cpu(), bits or self.bits, self.num_rows):
+            raise ValueError(f"they must lie in [0, {self.num_rows}).")
 
     @property
     def _sizes(self) -> tuple[int, int, int, int]:

@@ -83,16 +83,18 @@ class Int8RowOptimizer(torch.optim.Optimizer):
 
     def load_state_dict(self, state_dict: StateDict) -> None:
         """Go on where `state_dict` was taken. (torch alone would give sums of squares the type of the parameters.)"""
-        super().load_state_dict(state_dict)
         indices = [index for group in state_dict["param_groups"] for index in group["params"]]
         parameters = [parameter for group in self.param_groups for parameter in group["params"]]
-        for index, parameter in zip(indices, parameters, strict=True):
-            if rows_of(parameter) is not None:
-                saved = state_dict["state"].get(index, {})
-                self.state[parameter] = {
-                    name: value.to("cpu" if name in ("step", "unit") else parameter.device, copy=True)
-                    for name, value in saved.items()
-                }
+        pairs = zip(indices, parameters, strict=False)  # torch says if there are too many or too few
+        states = [(parameter, state_dict["state"].get(index, {})) for index, parameter in pairs if rows_of(parameter)]
+        for parameter, saved in states:
+            _check_state(parameter.int8_rows, saved)
+        super().load_state_dict(state_dict)
+        for parameter, saved in states:
+            self.state[parameter] = {
+                name: value.to("cpu" if name in ("step", "unit") else parameter.device, copy=True)
+                for name, value in saved.items()
+            }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -129,6 +131,15 @@ class Int8RowOptimizer(torch.optim.Optimizer):
             factor = (1.0 if is_same else norm / pending.norm) / (1 if scale is None else float(scale))
             steps.append(RowStep(table, self.state[anchor], pending, rules[id(anchor)], factor))
         return steps
+
+
+def _check_state(table: Int8Rows, saved: dict[str, Tensor]) -> None:
+    """Reject the state of other rows: compiled loops would read and write beyond it."""
+    for name, ours in new_state(table).items():
+        theirs = saved.get(name, ours.new_empty(0))
+        if (theirs.shape, theirs.dtype) != (ours.shape, ours.dtype):
+            got = f"{tuple(theirs.shape)} of {theirs.dtype}"
+            raise ValueError(f"{name} of {table.name} must be {tuple(ours.shape)} of {ours.dtype}, got {got}.")
 
 
 def rows_of(parameter: Tensor) -> Int8Rows | None:

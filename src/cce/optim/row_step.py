@@ -135,6 +135,8 @@ def _step_in_loops(steps: Sequence[RowStep], dim: int) -> bool:
     cuts, run = [len(steps) * index // num_parts for index in range(num_parts + 1)], RUNS[longest_run(dim)]
     due: list[bool] = []
     parallel_for(lambda index: due.append(loops.step(work, cuts[index], cuts[index + 1], run)), num_parts)
+    for step in steps:  # ids have rows now that lookups of before the step did not find
+        step.table.live.moves += 1
     return any(due)
 
 

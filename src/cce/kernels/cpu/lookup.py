@@ -100,12 +100,12 @@ class _LookUp(torch.autograd.Function):
         plain: Callable[[], Tensor] | None,
         *codebooks: Tensor,
     ) -> Tensor:
-        del codebooks  # the launch has their addresses
         if plain is None:
             vectors, ctx.saved = forward(launch, ids, bags, shape, save=True)
         else:
             vectors, ctx.saved = plain().view(shape), None
             ctx.launch, ctx.bags, ctx.shape = launch, bags, shape
+            ctx.held = [codebook.detach() for codebook in codebooks]  # the launch has their addresses
         ctx.sparse, ctx.ids = sparse, ids
         if bags is not None:  # backward reads them again, and torch knows whether they have changed
             ctx.save_for_backward(bags.offsets, bags.weights)
