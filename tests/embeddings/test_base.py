@@ -53,8 +53,8 @@ def test_from_table_keeps_dtype_and_options():
 
 def test_a_size_that_follows_from_the_budget_is_not_overwritten_in_silence():
     with pytest.raises(ValueError, match="num_rows follows from the budget: leave it out, got num_rows=5"):
-        cce.embeddings.HashingTrickEmbedding.from_budget(100, 4, num_params=40, num_rows=5)
-    assert cce.embeddings.HashingTrickEmbedding.from_budget(100, 4, num_params=40, num_rows=10).num_params == 40
+        cce.create_embedding("hash", 100, 4, num_params=40, num_rows=5)
+    assert cce.create_embedding("hash", 100, 4, num_params=40, num_rows=10).num_params == 40
 
 
 def test_printing_shows_sizes_and_padding():

@@ -31,7 +31,6 @@ class TestCollided(EmbeddingContract):
         return table.codebook[int(table.assignments.pointers.to_tensor()[x, 0])]
 
     test_starts_with_the_common_mean_and_variance = None  # clustering narrows the distribution
-    test_from_budget_never_weighs_more_than_the_full_table = None
     test_any_sizes_and_budgets = None
     test_all_float_types = None  # the pointers are learned in the type
     test_a_table_made_on_the_meta_device_takes_over_a_state = None  # it cannot be clustered there

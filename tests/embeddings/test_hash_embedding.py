@@ -47,7 +47,6 @@ class TestWeightPerId(EmbeddingContract, variant=True):
         return TestWeighted.reference(self, table, x)
 
     test_any_sizes_and_budgets = None
-    test_from_budget_never_weighs_more_than_the_full_table = None
     test_any_embedding_dim_works_by_default = None
     test_gradients_are_right_in_float64 = None
 

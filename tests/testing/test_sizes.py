@@ -10,7 +10,6 @@ BROKEN = [
     (broken.WrongShapes, "test_its_footprint_is_what_it_holds"),
     (broken.OverBudget, "test_a_budget_is_met_from_below_and_nearly_spent"),
     (broken.WrongBytes, "test_a_budget_in_bytes_is_met_from_below"),
-    (broken.OverBudget, "test_from_budget_never_weighs_more_than_the_full_table"),
     pytest.param(broken.OverBudget, "test_any_sizes_and_budgets", marks=pytest.mark.slow),
     (broken.AnyBudget, "test_a_budget_too_small_says_the_smallest_that_works"),
     (broken.WrongFit, "test_fits_a_trained_table_or_says_why_not"),

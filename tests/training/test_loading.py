@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cce.data import PreparedData
-from cce.embeddings import ProductQuantizedEmbedding
+from cce.embeddings import create_embedding
 from cce.training import Trainer
 from cce.training.building import build_model, count_ids
 from cce.training.checkpoint import (
@@ -54,7 +54,7 @@ def test_a_small_table_stays_full_and_a_large_one_is_quantised(trained, data):
     model = started(data, trained[0], method="pq")
     assert same(model, trained[1], "tables.tables.c2.codebook")  # it fits under the cap
     weight = trained[1].tables.tables["c0"].to_dense().detach()
-    by_hand = ProductQuantizedEmbedding.from_budget(121, 8, num_params=320)
+    by_hand = create_embedding("pq", 121, 8, num_params=320)
     by_hand.fit_to(weight, generator=torch.Generator().manual_seed(0))
     assert torch.equal(model.tables.tables["c0"].to_dense(), by_hand.to_dense())
     random = torch.randn_like(weight) * weight.std()

@@ -16,7 +16,7 @@ from cce.embeddings.clusterable import (
 )
 from cce.embeddings.clustered import ClusteredEmbedding, CodebookShape
 from cce.embeddings.colliding import CollidingEmbedding
-from cce.embeddings.compact_form import Codebooks, Compact, TrainedRows
+from cce.embeddings.compact_form import Codebooks, Compact
 from cce.embeddings.compositional import (
     CompositionalConcatEmbedding,
     CompositionalProductEmbedding,
@@ -31,7 +31,6 @@ from cce.embeddings.hashing_trick import HashingTrickEmbedding
 from cce.embeddings.initialization import (
     StartScale,
     check_placement,
-    new_parameter,
     normal_,
     output_variance,
     projection_,
@@ -99,7 +98,6 @@ __all__ = [
     "TableRequest",
     "TensorTrainEmbedding",
     "TracedWhole",
-    "TrainedRows",
     "TrainingDefaults",
     "check_budget",
     "check_placement",
@@ -112,7 +110,6 @@ __all__ = [
     "make_table",
     "merge_pending",
     "naming",
-    "new_parameter",
     "normal_",
     "output_variance",
     "paper_schedule",

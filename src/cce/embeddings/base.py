@@ -28,7 +28,7 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
     """A table of `num_embeddings` vectors of `embedding_dim` values, stored in some smaller form.
 
     The constructor differs from torch's: a class of ours takes its sizes, such as `num_rows`, and has no `max_norm`,
-    `norm_type`, `scale_grad_by_freq` and `_weight`; `create_embedding` and `from_budget` find the sizes. `device` and
+    `norm_type`, `scale_grad_by_freq` and `_weight`; `create_embedding` finds the sizes. `device` and
     `dtype` are those of the parameters, as in torch: on the meta device nothing is drawn or held in memory.
 
     Ids, int32 or int64 of any shape `(*s)`, give vectors `(*s, embedding_dim)`. The id `padding_idx` always gives the
@@ -193,22 +193,16 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
         return {}
 
     @classmethod
-    def from_budget(cls, num_embeddings: int, embedding_dim: int, *, num_params: int, **options: Any) -> Self:
-        """A table of at most `num_params` parameters; `options` are other arguments of the constructor."""
-        check_range("num_params", num_params, 1, MAX_IDS)
-        request = TableRequest(cls, num_embeddings, embedding_dim, options)
-        sizes = request.sizes(min(num_params, num_embeddings * embedding_dim))
-        return cls(num_embeddings, embedding_dim, **{**options, **sizes})
-
-    @classmethod
     def from_table(cls, weight: Tensor, *, num_params: int, **options: Any) -> Self:
         """A table of at most `num_params` parameters that starts as near to the trained `weight` as it can."""
         check_type("weight", weight, Tensor, "a Tensor")
         if weight.dim() != 2:
             raise ValueError(f"weight must have shape (num_embeddings, embedding_dim), got {tuple(weight.shape)}.")
         check_floating(weight)
-        placed = {"device": weight.device, "dtype": weight.dtype, **options}
-        table = cls.from_budget(*weight.shape, num_params=num_params, **placed)
+        check_range("num_params", num_params, 1, MAX_IDS)
+        given = {"device": weight.device, "dtype": weight.dtype, **options}
+        request = TableRequest(cls, len(weight), weight.shape[1], given)
+        table = cls(*weight.shape, **{**given, **request.sizes(min(num_params, weight.numel()))})
         table.fit_to(weight.detach(), generator=options.get("generator"))
         return table
 

@@ -13,7 +13,7 @@ al., "Adaptive low-precision training for embeddings in click-through rate predi
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -412,14 +412,6 @@ class Int8Rows(IndexModule):
         self._unpack(packed)  # numbers are on no device
         self.has_moved()
         return applied
-
-    def vectors(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Ids that have rows and their vectors, in the order of ids, some at a time."""
-        self.compact()
-        first = 1
-        for ids in self.map.ids():
-            yield ids, self.codes[first : first + len(ids)].float() * self.scale
-            first += len(ids)
 
     def extra_repr(self) -> str:
         """What `print` shows."""
