@@ -25,7 +25,7 @@ from cce.data import PreparedData, SyntheticConfig, prepare_synthetic
 from cce.text import format_table
 from cce.training import TrainConfig, resolve
 from cce.training.building import build_model
-from cce.training.optimizers import create_optimizers
+from cce.training.optimizers import create_optimizer
 
 RUNS: dict[str, dict[str, Any]] = {
     "full": {"method": "full", "method_options": {"sparse": True}},
@@ -64,14 +64,14 @@ def _measure(data: PreparedData, name: str, batch_size: int, seconds: float) -> 
     given = TrainConfig(data=str(data.path), batch_size=batch_size, lr=0.01, **RUNS[name], **budget)
     config = resolve(given, data)
     model = build_model(config, data.schema)
-    optimizers = create_optimizers(config.optimizer, model, lr=config.lr)
+    optimizer = create_optimizer(config.optimizer, model, lr=config.lr)
     loader = data.loader("train", batch_size=batch_size)
     parts, rows, step = dict.fromkeys(PARTS, 0.0), 0, 0
     while sum(parts.values()) < seconds:
         began = time.perf_counter()
         for batch in loader:
             loaded = time.perf_counter()
-            spent = _step(model, optimizers, batch) | {"data": loaded - began}
+            spent = _step(model, optimizer, batch) | {"data": loaded - began}
             step += 1
             if step > WARMUP:
                 rows += len(batch)
@@ -84,11 +84,10 @@ def _measure(data: PreparedData, name: str, batch_size: int, seconds: float) -> 
     return {"method": name, "batch_size": batch_size, "rows_per_second": rows / total, "shares": shares}
 
 
-def _step(model: Any, optimizers: list[torch.optim.Optimizer], batch: Any) -> dict[str, float]:
+def _step(model: Any, optimizer: torch.optim.Optimizer, batch: Any) -> dict[str, float]:
     """One step by hand, cut where vectors leave the tables and where their gradients come back."""
     times = [time.perf_counter()]
-    for optimizer in optimizers:
-        optimizer.zero_grad()
+    optimizer.zero_grad()
     times.append(time.perf_counter())
     vectors = model.tables(batch.ids, batch.offsets)
     leaf = vectors.detach().requires_grad_()
@@ -99,8 +98,7 @@ def _step(model: Any, optimizers: list[torch.optim.Optimizer], batch: Any) -> di
     times.append(time.perf_counter())
     vectors.backward(leaf.grad)
     times.append(time.perf_counter())
-    for optimizer in optimizers:
-        optimizer.step()
+    optimizer.step()
     times.append(time.perf_counter())
     zero, forward, networks, backward, update = (after - before for before, after in pairwise(times))
     return {"tables": forward + backward, "networks": networks, "optimizer": zero + update}

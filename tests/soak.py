@@ -45,15 +45,16 @@ SMALL = (
     "--model-options",
     "bottom=[8]",
     "top=[8]",
-    "--no-early-stopping",
+    "--set",
+    "early_stopping=false",
 )
-OFTEN = ("--epochs", "3", "--validations-per-epoch", "12")
+OFTEN = ("--epochs", "3", "--set", "validations_per_epoch=12")
 CLUSTERED = ("--cluster-at", *(str(number / 5) for number in range(1, 13)))
 PAPER = ("--method", "cce-paper", "--cap", "1600", *CLUSTERED)
 TRAINED = {  # options of `cce train`
-    "cce": ("--cap", "1600", "--threads", "1"),
-    "cce-refits": ("--cap", "1600", "--refits", "3", "--threads", "1"),
-    "cce-paper": (*PAPER, "--threads", "1"),
+    "cce": ("--cap", "1600", "--set", "threads=1"),
+    "cce-refits": ("--cap", "1600", "--refits", "3", "--set", "threads=1"),
+    "cce-paper": (*PAPER, "--set", "threads=1"),
     "cce-sparse": (
         *PAPER,
         "--method-options",
@@ -62,12 +63,12 @@ TRAINED = {  # options of `cce train`
         "adagrad",
         "--lr",
         "0.05",
-        "--threads",
-        "2",
+        "--set",
+        "threads=2",
     ),
-    "collide": ("--method", "collide", "--cap", "8000", *CLUSTERED, "--threads", "1"),
-    "dhe": ("--method", "dhe", "--cap", "1600", "--threads", "2"),
-    "hash": ("--method", "hash", "--cap", "1600", "--optimizer", "sgd", "--lr", "0.1", "--threads", "1"),
+    "collide": ("--method", "collide", "--cap", "8000", *CLUSTERED, "--set", "threads=1"),
+    "dhe": ("--method", "dhe", "--cap", "1600", "--set", "threads=2"),
+    "hash": ("--method", "hash", "--cap", "1600", "--optimizer", "sgd", "--lr", "0.1", "--set", "threads=1"),
 }
 RECIPE = """
 [data]

@@ -217,7 +217,7 @@ def trainer(job: Job) -> dict[str, Any]:
         _cce("prepare", "table", f"{folder}/raw", f"{folder}/data", *words)
         options = ["--model", "deepfm", "--model-options", f"hidden={list(HIDDEN)}", "--lr", str(job.lr)]
         options += ["--batch-size", str(BATCH), "--epochs", str(job.epochs), "--seed", str(job.seed), "--refits", "0"]
-        options += ["--validations-per-epoch", str(VALIDATIONS), "--no-early-stopping", "--threads", "1"]
+        options += ["--set", f"validations_per_epoch={VALIDATIONS}", "early_stopping=false", "threads=1"]
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         _cce("train", f"{folder}/data", *options, "--out", f"{folder}/run")
         seconds = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before

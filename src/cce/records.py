@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +86,16 @@ class RunRecord:
         if not isinstance(values, dict):
             raise TypeError(f"a record must be a JSON object, got {line[:80]!r}.")
         known = {each.name: values[each.name] for each in fields(cls) if each.name in values}
-        known["scores"] = _with_nan("scores", values["scores"] if "scores" in values else _first_scores(values))
+        first = {name: values[name] for name in ("bce", "auc") if name in values}  # fields of the first format
+        known["scores"] = _with_nan("scores", values.get("scores", first))
+        for name in ("curve", "curve_before_finalize", "tables"):
+            if not isinstance(known.setdefault(name, []), list):
+                raise TypeError(f"{name} of a record must be a list, got {known[name]!r:.80}.")
         for name in ("curve", "curve_before_finalize"):
-            known[name] = [_with_nan(f"a line of {name}", line) for line in _list(values, name)]
-        known["tables"] = tuple(_table(each) for each in _list(values, "tables"))
-        missing = [each.name for each in fields(cls) if each.name not in known and _is_required(each)]
-        if missing:
+            known[name] = [_with_nan(f"a line of {name}", line) for line in known[name]]
+        known["tables"] = tuple(_table(each) for each in known["tables"])
+        required = (each.name for each in fields(cls) if each.default is each.default_factory is MISSING)
+        if missing := [name for name in required if name not in known]:
             raise ValueError(f"a record must have {', '.join(missing)}, got none.")
         return cls(**known)
 
@@ -118,15 +122,6 @@ def _without_nan(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _first_scores(values: dict[str, Any]) -> dict[str, Any]:
-    """The scores of a record of the first format, which had a field for each of two."""
-    return {name: values[name] for name in ("bce", "auc") if name in values}
-
-
-def _is_required(each: Field[Any]) -> bool:
-    return each.default is MISSING and each.default_factory is MISSING
-
-
 def _with_nan(what: str, scores: Any) -> dict[str, float]:
     """Scores by name, NaN for null; rejects anything else."""
     if not isinstance(scores, dict) or not all(isinstance(value, int | float | None) for value in scores.values()):
@@ -138,13 +133,6 @@ def _table(values: Any) -> Footprint:
     if not isinstance(values, dict):
         raise TypeError(f"a table of a record must be a JSON object, got {values!r:.80}.")
     return Footprint.from_dict(values)
-
-
-def _list(values: dict[str, Any], name: str) -> list[Any]:
-    found = values.get(name, [])
-    if not isinstance(found, list):
-        raise TypeError(f"{name} of a record must be a list, got {found!r:.80}.")
-    return found
 
 
 def write_records(records: Iterable[RunRecord], path: Path) -> None:

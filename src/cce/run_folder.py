@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,36 +25,13 @@ TRIALS = "tune"  # the folder of the runs that options were chosen by, inside th
 BEFORE_SAVING = ("train", "validation")  # what is logged after a step comes before its checkpoint; the rest after it
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """One run on disk. It is begun when it has a configuration, and finished when it has a record."""
 
-    path: Path
-
-    @property
-    def config(self) -> Path:
-        """The options, in TOML."""
-        return self.path / CONFIG
-
-    @property
-    def log(self) -> Path:
-        """A line for everything that happened."""
-        return self.path / LOG
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of all checkpoints."""
-        return self.path / CHECKPOINTS
-
-    @property
-    def record(self) -> Path:
-        """What a finished run leaves."""
-        return self.path / RECORD
-
-    @property
-    def error(self) -> Path:
-        """Why it failed."""
-        return self.path / ERROR
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config, self.log, self.record, self.error = (path / name for name in (CONFIG, LOG, RECORD, ERROR))
+        self.checkpoints = path / CHECKPOINTS
 
     @property
     def is_begun(self) -> bool:

@@ -43,17 +43,17 @@ NAMES = ("method", "num_params", "codebook_nbytes", "pointer_nbytes", "full_nbyt
     [
         ((), False),
         (("--bits", "8"), False),
-        (("--nbytes", "9k", "--method", "hash", "--optimizer", "sgd"), True),
+        (("--nbytes", "9k", "--method", "hash", "--set", "optimizer=sgd"), True),
         (("--cap", "640", "--method", "cce-paper", "--method-options", "settings={max_iter=3}"), True),
-        (("--cap", "640", "--min-count", "2"), True),
+        (("--cap", "640", "--set", "min_count=2"), True),
     ],
 )
 def test_the_plan_is_what_a_training_run_makes_and_holds(capsys, tmp_path, clicks, words, is_exact):
-    words = (*words, "--batch-size", "64", "--refits", "0")
+    words = (*words, "--set", "batch_size=64", "refits=0")
     code, out, err = typed(capsys, str(clicks), *words, "--json")
     assert (code, err) == (0, "")
     planned = json.loads(out)
-    assert main(["train", str(clicks), *words, "--threads", "1", "--out", str(tmp_path / "run"), "--json"]) == 0
+    assert main(["train", str(clicks), *words, "--set", "threads=1", "--out", str(tmp_path / "run"), "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert any(table["method"] != "full" for table in record["tables"])
     held = sum(
@@ -72,32 +72,12 @@ def test_the_plan_is_what_a_training_run_makes_and_holds(capsys, tmp_path, click
 
 @pytest.mark.slow
 def test_ids_without_a_row_read_zeros_in_the_run_that_was_planned(capsys, tmp_path, clicks):
-    words = (str(clicks), "--cap", "640")
-    assert main(["train", *words, "--threads", "1", "--out", str(tmp_path / "run"), "--json"]) == 0
+    words = (str(clicks), "--cap", "640", "--set", "threads=1", "min_count=3", "--out", str(tmp_path / "run"), "--json")
+    assert main(["train", *words]) == 0
     capsys.readouterr()
     vectors = next(iter(load_run(tmp_path / "run").model.tables.tables.values())).to_dense()
-    planned = json.loads(typed(capsys, *words, "--json")[1])["rows"]["c0"]
-    assert planned["ids"] == len(vectors)
-    assert planned["ids_with_rows"] == int(vectors.any(dim=1).sum()) < len(vectors)
-
-
-def test_rows_are_counted_in_the_training_rows_of_a_data_set(capsys, clicks):
-    words = (str(clicks), "--cap", "640")
-    plan = json.loads(typed(capsys, *words, "--json")[1])
     counts = next(iter(count_ids(PreparedData.open(clicks)).values()))
-    assert plan["rows"].keys() == {"c0"}  # the other table is full
-    assert plan["rows"]["c0"]["ids_with_rows"] == int((counts >= 1).sum())
-    without = float(counts[counts < 1].sum() / counts.sum())
-    assert plan["rows"]["c0"]["occurrences_without"] == pytest.approx(without)
-    often = json.loads(typed(capsys, *words, "--min-count", "3", "--json")[1])["rows"]["c0"]
-    assert often["ids_with_rows"] == int((counts >= 3).sum())
-    _, out, _ = typed(capsys, *words)
-    assert "ids with a row" in out
-    assert f"{100 * plan['rows']['c0']['occurrences_without']:.1f}" in out
-
-
-def test_sizes_alone_say_nothing_of_rows(capsys):
-    assert json.loads(typed(capsys, "user=60000", "--cap", "9000", "--json")[1])["rows"] == {}
+    assert int(vectors.any(dim=1).sum()) == int((counts >= 3).sum()) < len(vectors)
 
 
 def test_settings_of_clusterings_are_printed_as_they_are_given(capsys, clicks):
@@ -106,7 +86,7 @@ def test_settings_of_clusterings_are_printed_as_they_are_given(capsys, clicks):
     assert (run["options"]["settings"], run["refits"]) == ({"max_iter": 3}, 0)
 
 
-@pytest.mark.parametrize(("words", "refits"), [((), 5), (("--refits", "0"), 0)])
+@pytest.mark.parametrize(("words", "refits"), [((), 5), (("--set", "refits=0"), 0)])
 def test_without_a_budget_it_shows_a_byte_an_id_and_how_large_tables_may_be(capsys, words, refits):
     plan = json.loads(typed(capsys, "user=60000", *words, "--json")[1])
     table, (least, most) = plan["tables"][0], plan["served_nbytes"]
@@ -126,7 +106,7 @@ def test_bits_say_how_large_tables_are_served(capsys, bits, expected):
 
 
 def test_features_may_have_names(capsys):
-    _, out, _ = typed(capsys, "user=60000", "item=150", "--compression", "20", "--json")
+    _, out, _ = typed(capsys, "user=60000", "item=150", "--set", "compression=20", "--json")
     plan = json.loads(out)
     assert [table["name"] for table in plan["tables"]] == ["user", "item"]
     assert plan["all_tables"]["compression"] >= 20
@@ -159,7 +139,7 @@ def test_a_prepared_data_set_brings_its_own_sizes(capsys, tmp_path):
             ("100", "--cap", "10", "--method-options", "bits"),
             "method_options must have the form NAME=VALUE, got 'bits'.",
         ),
-        (("1000", "--num-params", "1"), "num_params must be at least 16 for method 'cce' of these sizes, got 1."),
+        (("1000", "--set", "num_params=1"), "num_params must be at least 16 for method 'cce' of these sizes, got 1."),
     ],
 )
 def test_what_cannot_be_planned_is_rejected_in_one_line(capsys, words, said):
@@ -171,7 +151,7 @@ def test_what_cannot_be_planned_is_rejected_in_one_line(capsys, words, said):
 
 def test_two_budgets_are_rejected(capsys):
     with pytest.raises(SystemExit) as stop:
-        main(["plan", "100", "--cap", "10", "--num-params", "10"])
+        main(["plan", "100", "--cap", "10", "--bits", "10"])
     assert stop.value.code == 2
     assert "not allowed with" in capsys.readouterr().err
 

@@ -86,13 +86,12 @@ def run_in_step(trainer):
 
 
 def everything(session):
-    """All tensors that the ranks share. Counts are each rank's own until a clustering or a checkpoint adds them up."""
+    """All tensors that the ranks share."""
     tensors = dict(session.model.state_dict())
-    for optimizer in session.optimizers:
-        for index, state in optimizer.state_dict()["state"].items():
-            for name, value in state.items():
-                if isinstance(value, torch.Tensor):
-                    tensors[f"{name} of parameter {index}"] = value
+    for index, state in session.optimizer.state_dict()["state"].items():
+        for name, value in state.items():
+            if isinstance(value, torch.Tensor):
+                tensors[f"{name} of parameter {index}"] = value
     return dict(sorted(tensors.items()))  # ranks repair their optimizers in different orders
 
 

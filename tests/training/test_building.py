@@ -13,7 +13,7 @@ from cce.training import Trainer, count_ids, resolve
 from cce.training.building import build_model, build_schedule, give_rows
 from cce.training.checkpoint import open_checkpoint
 from cce.training.model import load_model
-from cce.training.optimizers import create_optimizers
+from cce.training.optimizers import create_optimizer
 from cce.training.resolving import DataSizes
 from helpers.runs import CCE, tiny_config, tiny_resolved
 
@@ -60,7 +60,7 @@ def test_columns_are_the_paper_s_unless_told(data, changes, num_columns):
 def steps(data, **changes):
     config, model = built(data, **({"cluster_at": "auto", "batch_size": 8} | changes))
     assert config.steps_per_epoch == 100
-    schedule = build_schedule(config, model, create_optimizers("sgd", model, lr=0.1))
+    schedule = build_schedule(config, model, create_optimizer("sgd", model, lr=0.1))
     return schedule if schedule is None else schedule.steps
 
 

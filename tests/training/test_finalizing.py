@@ -14,6 +14,7 @@ import cce
 from cce.embeddings import Finalizable
 from cce.run_folder import RunFolder
 from cce.training import Trainer, phases
+from cce.training.building import int8_tables
 from cce.training.checkpoint import checkpoint_path, list_checkpoints, read_checkpoint
 from cce.training.phases import FinalizePhase, TrainPhase
 from cce.training.refit_phase import RefitPhase
@@ -210,6 +211,24 @@ def test_tables_are_finalized_from_the_rows_of_the_best_validation(data, tmp_pat
     tables = [table for table in trainer.model.modules() if isinstance(table, Finalizable)]
     assert len(tables) == 2
     assert all(table.is_final and not table.anchor.requires_grad for table in tables)
+
+
+def test_a_trained_row_for_unseen_ids_stays_only_where_validation_prefers_it_to_zeros(data, tmp_path, capsys):
+    changes = {"epochs": 2, "min_count": 5, "method_options": {"unseen": "trained"}, "refits": 0}
+    trainer = Trainer(tiny_config(data, **CCE, **changes), tmp_path / "run", progress=True)
+    trainer.training.run()
+    trainer.go_back_to_best()
+    tables = int8_tables(trainer.session.model)
+    without = {name: table.rows.find(torch.arange(table.num_embeddings)) == 0 for name, table in tables.items()}
+    vectors = {name: table.to_dense()[without[name]][0] for name, table in tables.items()}
+    before = trainer.session.score(trainer.session.model, "validation")["bce"]
+    trainer.finalizing.finalize()
+    kept = {name: bool(table.to_dense()[without[name]].any()) for name, table in tables.items()}
+    assert kept == {"c0": True, "c1": False}
+    assert "ids without a row read the trained one in c0, else zeros" in capsys.readouterr().err
+    assert trainer.finalizing.sizes[-1]["loss"] < before  # that of int8 rows, as they were finalized
+    assert vectors["c1"].any()
+    trainer.close()
 
 
 def test_killed_processes_end_with_the_same_bits(whole, data, tmp_path):

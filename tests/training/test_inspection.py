@@ -3,12 +3,11 @@
 import pytest
 
 from cce.cli import main
-from cce.run_folder import RunFolder
 from cce.runs import load_run
 from cce.training import Trainer
 from cce.training.checkpoint import checkpoint_path, read_checkpoint, write_checkpoint
 from cce.training.inspection import inspect_checkpoint, verify_run
-from helpers.runs import CCE, tiny_config
+from helpers.runs import tiny_config
 
 
 @pytest.fixture(scope="module")
@@ -33,24 +32,6 @@ def test_a_run_is_looked_at_by_its_newest_checkpoint(run):
     for word in ("tables.tables.c0", "validation BCE", "cap=320"):
         assert word in text
     assert found.to_dict()["tables"]["all_tables"]["num_params"] == run[1].num_params
-
-
-def test_what_clustering_did_is_told_by_the_validations_around_the_first(run):
-    found = inspect_checkpoint(run[0])
-    first = min(line["step"] for line in RunFolder(run[0]).read_log() if line["kind"] == "cluster")
-    before = [scores["bce"] for scores in found.curve if scores["step"] <= first]
-    after = [scores["bce"] for scores in found.curve if scores["step"] > first]
-    scores = {"before": before[-1], "after": min(after)}
-    assert found.gain == {"events": "clusterings", "metric": "bce", "title": "BCE", **scores}
-    assert f"clusterings: BCE {before[-1]:.5f} before the first, {min(after):.5f} at best after it" in str(found)
-
-
-@pytest.mark.slow
-def test_refits_are_not_called_clusterings(data, tmp_path):
-    Trainer(tiny_config(data, **CCE, refits=2), tmp_path / "run").run()
-    found = inspect_checkpoint(tmp_path / "run")
-    assert found.gain["events"] == "refits"
-    assert "refits: BCE" in str(found)
 
 
 MINE = """

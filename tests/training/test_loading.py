@@ -14,8 +14,8 @@ from cce.training.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from cce.training.loading import start_from
 from cce.training.model import load_model
+from cce.training.saving import start_from
 from helpers.runs import CCE, tiny_config, tiny_data, tiny_resolved
 
 

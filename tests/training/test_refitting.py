@@ -12,7 +12,6 @@ from cce.reclustering import Fold
 from cce.run_folder import RunFolder
 from cce.training import Trainer, count_ids
 from cce.training.checkpoint import checkpoint_path, list_checkpoints, read_checkpoint
-from cce.training.inspection import inspect_checkpoint
 from cce.training.refit_phase import RefitPhase
 from cce.training.session import Session
 from helpers.runs import CCE, NETWORK, tiny_config, tiny_data
@@ -40,7 +39,6 @@ def test_rounds_come_after_the_epochs_and_are_validated(whole):
     lines = [line for line in RunFolder(out).read_log() if line["kind"] == "refit"]
     assert [line["step"] for line in lines] == [14, 14, 15, 15, 16, 16]
     assert len({line["table"] for line in lines}) == 2  # the third table is full
-    assert "\nrefits: BCE " in str(inspect_checkpoint(out))
 
 
 def test_the_tables_are_those_of_refits(whole):

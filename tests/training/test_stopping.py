@@ -92,7 +92,7 @@ def test_a_huge_learning_rate_ends_at_the_first_bad_loss(data, tmp_path):
 
 def test_the_shell_says_it_in_one_line_and_exits_with_2(data, tmp_path, capsys):
     words = ["--cap", "320", "--embedding-dim", "8", "--lr", "1e30", "--out", str(tmp_path / "run"), "--json"]
-    assert main(["train", str(data), *words, "--threads", "1"]) == 2
+    assert main(["train", str(data), *words, "--set", "threads=1"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert len(err.splitlines()) == 1

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cce.budget import MEASURES, SIZED_LATER
-from cce.cli.train import add_options, given_options
-from cce.text import format_bytes, format_table
+from cce.cli.train import add_options, add_set, given_options
+from cce.text import format_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,15 +23,13 @@ DESCRIPTION = (
 )
 EXAMPLE = """examples:
   cce plan data/criteo --nbytes 50M
-  cce plan data/criteo --method quantized --method-options bits=8 --compression 4 --json
+  cce plan data/criteo --method quantized --method-options bits=8 --set compression=4 --json
   cce plan 6000000 800000 1500 --embedding-dim 16 --cap 128000
   cce plan user=6000000 item=800000 --nbytes 50MB
 
 Of a data set, the tables are those that `cce train` with the same options makes: ids are counted in the training rows.
-Below the tables it says how many ids of each feature will have rows, and what share of occurrences has none.
 
 Which method scores best in a budget is not predicted: `cce sweep` measures it on your data."""
-OPTIONS = ("embedding_dim", "method", "method_options", "preset", "optimizer", "batch_size", "refits", "min_count")
 NOT_COUNTED = "Ids are not counted: give the folder of a data set to see the tables of `cce train`."
 
 
@@ -42,8 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     about = "vocabulary sizes, as numbers or NAME=NUMBER, or the folder of a prepared data set"
     parser.add_argument("features", nargs="+", help=about)
     options = parser.add_argument_group("as for `cce train`")
-    add_options(options, OPTIONS)
-    add_options(options.add_mutually_exclusive_group(), (*MEASURES, "bits"))
+    add_options(options, ("embedding_dim", "method", "method_options"))
+    add_options(options.add_mutually_exclusive_group(), ("cap", "nbytes", "bits"))
+    add_set(options, "any other option of `cce train`, such as compression=20 or optimizer=sgd")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -52,14 +49,14 @@ def run(options: argparse.Namespace) -> None:
 
     vocabularies, counts = _features(options.features)
     plan = plan_run(make_config({"data": "", **given_options(options)}), vocabularies, counts or None)
-    rows = _rows(plan, counts)
     if options.json:
         run = {"options": plan.options, "refits": plan.refits}
         sizes = {"training_nbytes": plan.training_nbytes, "served_nbytes": [plan.tables.nbytes, plan.most_nbytes]}
-        print(json.dumps(plan.tables.to_dict() | sizes | {"run": run, "rows": rows}))
+        print(json.dumps(plan.tables.to_dict() | sizes | {"run": run}))
         return
-    below = [_sizes(plan), _rows_table(rows) if rows else "", _made_with(plan) if counts else NOT_COUNTED]
-    print("\n\n".join(filter(None, [str(plan.tables), *below])))
+    words = ", ".join(f"{name}={value}" for name, value in [*plan.options.items(), ("refits", plan.refits)])
+    made_with = f"Tables of `cce train`: {words}." if counts else NOT_COUNTED
+    print("\n\n".join([str(plan.tables), _sizes(plan), made_with]))
 
 
 def _sizes(plan: RunPlan) -> str:
@@ -90,30 +87,3 @@ def _features(words: list[str]) -> tuple[dict[str, int], dict[str, Tensor]]:
             raise ValueError(f"features must have distinct names, got {name!r} twice.")
         found[name] = int(number)
     return found, {}
-
-
-def _rows(plan: RunPlan, counts: Mapping[str, Tensor]) -> dict[str, dict[str, float]]:
-    """By feature whose ids earn rows: how many will have one, and the share of occurrences without."""
-    found = {}
-    for table in plan.tables.tables:
-        if table.name in counts and plan.min_count and table.method in SIZED_LATER:
-            own = counts[table.name]
-            without = float(own[own < plan.min_count].sum()) / max(1, int(own.sum()))
-            num_rows = int((own >= plan.min_count).sum())
-            found[table.name] = {"ids": len(own), "ids_with_rows": num_rows, "occurrences_without": without}
-    return found
-
-
-def _rows_table(rows: Mapping[str, Mapping[str, float]]) -> str:
-    lines = [
-        [name, f"{own['ids']:,}", f"{own['ids_with_rows']:,}", f"{100 * own['occurrences_without']:.1f}"]
-        for name, own in rows.items()
-    ]
-    return format_table(["feature", "ids", "ids with a row", "occurrences without, %"], lines)
-
-
-def _made_with(plan: RunPlan) -> str:
-    """The arguments of the tables that are not full."""
-    words = [f"{name}={value}" for name, value in plan.options.items()]
-    words += [f"refits={plan.refits}"]
-    return f"Tables of `cce train`: {', '.join(words)}."

@@ -12,8 +12,7 @@ from typing import Any
 from cce.cli.loading import typed_bytes, typed_count
 from cce.evaluation import find_metric, format_scores
 from cce.records import RunRecord, strict_json
-from cce.run_folder import RunFolder
-from cce.training import GROUPS, MAY_CHANGE, MORE, TrainConfig, check_names, make_config, parse_pairs, read_toml
+from cce.training import GROUPS, MORE, TrainConfig, check_names, make_config, parse_pairs, read_toml
 
 HELP = "train a model with tables of any kind and size"
 DESCRIPTION = (
@@ -37,13 +36,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", nargs="?", default=None, help="folder of a data set made by `cce prepare`")
     parser.add_argument("--out", type=Path, default=None, help="folder of the run (default: runs/DATA-METHOD)")
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file of options")
-    more = ", ".join(each.name for each in fields(TrainConfig) if each.metadata.get("group") == MORE)
-    about = f"options of a TOML file that have no flag: {more.removesuffix(', plugins')}"
-    parser.add_argument("--set", nargs="+", metavar="NAME=VALUE", default=[], help=about)
+    more = [each.name for each in fields(TrainConfig) if each.metadata.get("group") == MORE and each.name != "plugins"]
+    add_set(parser, f"options of a TOML file that have no flag: {', '.join(more)}")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="resume the run in this folder")
     for group, title in GROUPS.items():
         own = [each.name for each in fields(TrainConfig) if each.metadata.get("group") == group]
         add_options(parser.add_argument_group(title), own)
+
+
+def add_set(parser: Any, about: str) -> None:
+    """Add the option that sets any option of a run."""
+    parser.add_argument("--set", nargs="+", action="extend", metavar="NAME=VALUE", default=[], help=about)
 
 
 def _number_or_word(text: str) -> float | str:
@@ -88,7 +91,7 @@ def add_options(group: Any, names: Sequence[str]) -> None:
 
 def given_options(options: argparse.Namespace) -> dict[str, Any]:
     """Return the options given on the command line, and no others."""
-    given = parse_pairs("set", getattr(options, "set", []))
+    given = parse_pairs("set", options.set)
     check_names(given, "set")
     for each in fields(TrainConfig):
         value = getattr(options, each.name, None)
@@ -110,10 +113,9 @@ def run(options: argparse.Namespace) -> None:
     """Train to the end and print the record."""
     given = given_options(options)
     if options.resume is None:
-        values = (read_toml(options.config) if options.config is not None else {}) | given
-        config = make_config(values)
-    else:
-        _check_resume(options, given)
+        config = make_config((read_toml(options.config) if options.config is not None else {}) | given)
+    elif options.config is not None or options.out is not None:
+        raise ValueError("config and out do not go with resume: a run keeps its folder and its options.")
     from cce.distributed import init_distributed
     from cce.training import Trainer
 
@@ -127,17 +129,6 @@ def run(options: argparse.Namespace) -> None:
         del trainer
         if ranks.is_main:
             print(strict_json({"out": str(out), **record.to_dict()}) if options.json else as_text(record, out))
-
-
-def _check_resume(options: argparse.Namespace, given: dict[str, Any]) -> None:
-    for name in ("config", "out"):
-        if getattr(options, name) is not None:
-            raise ValueError(f"{name} does not go with resume: a run keeps its folder and its options.")
-    for name in given:
-        if name not in (*MAY_CHANGE, "model", "plugins"):
-            raise ValueError(f"{name} does not go with resume, which may change {', '.join(MAY_CHANGE)} only.")
-    if not RunFolder(options.resume).is_begun:
-        raise FileNotFoundError(f"resume must name the folder of a run, got {str(options.resume)!r}.")
 
 
 def best_validation(record: RunRecord) -> dict[str, float] | None:

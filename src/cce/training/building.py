@@ -27,14 +27,14 @@ def build_model(config: ResolvedConfig, schema: Schema) -> nn.Module:
 
 def give_rows(model: nn.Module, data: PreparedData) -> None:
     """Give rows to the ids that occur often enough in the training rows, if tables train as int8 rows."""
-    tables = _int8_tables(model)
+    tables = int8_tables(model)
     counts = count_ids(data) if tables else {}
     for name, table in tables.items():
         table.rows.name = f"feature {name!r}"
         table.give_rows(counts[name])
 
 
-def _int8_tables(model: nn.Module) -> dict[str, Finalizable]:
+def int8_tables(model: nn.Module) -> dict[str, Finalizable]:
     """The tables that train as int8 rows, by feature."""
     collections = [module for module in model.modules() if isinstance(module, EmbeddingCollection)]
     tables = {name: table for collection in collections for name, table in collection.tables.items()}
@@ -44,12 +44,12 @@ def _int8_tables(model: nn.Module) -> dict[str, Finalizable]:
 def counts_of_tables(model: nn.Module, data: PreparedData) -> dict[str, Tensor]:
     """How often each id of each table of int8 rows occurs in training, by the name of the table's module."""
     counts, paths = count_ids(data), {module: path for path, module in model.named_modules()}
-    return {paths[table]: counts[name] for name, table in _int8_tables(model).items()}
+    return {paths[table]: counts[name] for name, table in int8_tables(model).items()}
 
 
 def shares_without_row(model: nn.Module, data: PreparedData) -> dict[str, dict[str, float]]:
     """By split and feature, the share of occurrences of ids that have no row, or that training rows do not have."""
-    least = {name: table.rows.min_count for name, table in _int8_tables(model).items()}
+    least = {name: table.rows.min_count for name, table in int8_tables(model).items()}
     return unseen_shares(data.path, data.splits, data.schema, least=least)
 
 
@@ -72,10 +72,10 @@ def _has_network(model: nn.Module) -> bool:
     return sum(p.numel() for p in model.parameters() if id(p) not in of_tables) >= NETWORK_PARAMS
 
 
-def build_schedule(config: ResolvedConfig, model: nn.Module, optimizers: list[Optimizer]) -> ClusterSchedule | None:
+def build_schedule(config: ResolvedConfig, model: nn.Module, optimizer: Optimizer) -> ClusterSchedule | None:
     """When tables are clustered; None for never."""
     if not config.cluster_at:
         return None
     return ClusterSchedule(
-        model, optimizers, at_epochs=config.cluster_at, steps_per_epoch=config.steps_per_epoch, seed=config.seed
+        model, optimizer, at_epochs=config.cluster_at, steps_per_epoch=config.steps_per_epoch, seed=config.seed
     )

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from cce.distributed import pack, unpack
-from cce.evaluation import DEFAULT_BEST_BY, find_metric
 from cce.files import usual_permissions
 from cce.run_folder import RunFolder
 
@@ -113,15 +111,14 @@ def _write_files(folder: Path, step: int, model: Mapping[str, Tensor], state: Ma
 def read_checkpoint(path: Path) -> Checkpoint:
     """What was saved; a damaged checkpoint is rejected with the name of its damaged file."""
     body = read_manifest(path)
-    for name, entry in body["files"].items():
-        if not (path / name).is_file():
-            raise DamagedCheckpointError(f"{path / name} is missing: the checkpoint was damaged.")
-        if _file_entry(path / name) != entry:
-            raise DamagedCheckpointError(f"{path / name} is not what was written: the checkpoint was damaged.")
-    model, tensors = (_load_tensors(path / name) for name in (MODEL, TRAINING))
     with explained_misfits(path / MANIFEST):
-        state = unpack(body["state"], tensors)
-    return Checkpoint(path, body["step"], model, state)
+        for name in (MODEL, TRAINING):
+            if not (path / name).is_file():
+                raise DamagedCheckpointError(f"{path / name} is missing: the checkpoint was damaged.")
+            if _file_entry(path / name) != body["files"][name]:
+                raise DamagedCheckpointError(f"{path / name} is not what was written: the checkpoint was damaged.")
+        model, tensors = (_load_tensors(path / name) for name in (MODEL, TRAINING))
+        return Checkpoint(path, int(body["step"]), model, unpack(body["state"], tensors))
 
 
 def _load_tensors(path: Path) -> dict[str, Tensor]:
@@ -144,22 +141,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
         whole = False
     if not whole:
         raise DamagedCheckpointError(f"{file} is not what was written: the checkpoint was damaged.")
-    _check_body(body, file)
-    return body
-
-
-def _check_body(body: dict[str, Any], file: Path) -> None:
-    """Reject a manifest that says, in good order, what no manifest of ours does: it may come from anyone."""
     if not isinstance(body, dict) or body.get("format") != FORMAT:
         found = body.get("format") if isinstance(body, dict) else body
         raise DamagedCheckpointError(f"format of {file} must be {FORMAT}, got {found!r:.60}.")
-    if type(body.get("step")) is not int or body["step"] < 0:
-        raise DamagedCheckpointError(f"step of {file} must be an int of at least 0, got {body.get('step')!r:.60}.")
-    files = body.get("files")
-    if not isinstance(files, dict) or set(files) != {MODEL, TRAINING}:  # no name leads out of the folder
-        raise DamagedCheckpointError(f"files of {file} must be {MODEL} and {TRAINING}, got {files!r:.60}.")
-    if "state" not in body:
-        raise DamagedCheckpointError(f"{file} must hold the state of a run, got none.")
+    return body
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -211,27 +196,10 @@ def open_checkpoint(path: Path, *, best: bool = False) -> tuple[Checkpoint, list
     newest, damage = read_latest(folder)
     if not best or newest.best_step < 0:
         return newest, damage
-    best_by = newest.get("config", dict).get("best_by", DEFAULT_BEST_BY)
-    found, more = read_best(folder, newest.best_step, newest.get("curve", list), best_by)
-    return (newest if found is None else found), damage + more
-
-
-def read_best(
-    folder: Path, best_step: int, curve: Sequence[Mapping[str, float]], best_by: str
-) -> tuple[Checkpoint | None, list[str]]:
-    """The whole checkpoint with the best validation, and what is wrong with better ones; None if none is left."""
-    metric = find_metric(best_by)
-    losses = {int(scores["step"]): metric.loss(scores[metric.name]) for scores in curve}
-    others = sorted(losses, key=lambda step: (math.isnan(losses[step]), losses[step]))
-    damage: list[str] = []
-    for step in dict.fromkeys([best_step, *others]):
-        path = checkpoint_path(folder, step)
-        try:
-            if path.exists() or step == best_step:
-                return read_checkpoint(path), damage
-        except DamagedCheckpointError as error:
-            damage.append(str(error))
-    return None, damage
+    try:
+        return read_checkpoint(checkpoint_path(folder, newest.best_step)), damage
+    except DamagedCheckpointError as error:
+        return newest, [*damage, str(error)]
 
 
 def remove_checkpoint(path: Path) -> None:

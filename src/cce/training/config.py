@@ -20,7 +20,7 @@ LR_SCHEDULES = ("constant", "linear", "cosine")
 MAY_BE_ZERO = ("seed", "refits")
 AUTO, NEVER = "auto", "never"
 CLUSTER_SCHEDULES = ("best-of-10-epochs", "one-epoch")  # of the paper
-SPARSE_OPTIMIZERS = ("sgd", "adagrad", "sparse_adam")
+SPARSE_OPTIMIZERS = ("sgd", "adagrad")
 PRESETS = ("tuned", "paper")
 BY_PRESET: Any = None  # the default of an option whose value is the preset's
 PRESET_OPTIONS: dict[str, dict[str, Any]] = {
@@ -83,7 +83,7 @@ class TrainConfig:
         {},
         "tables",
         "further arguments of the method, such as num_columns=8; sparse=true gives all tables sparse "
-        "gradients, for sgd, adagrad or sparse_adam",
+        "gradients, for sgd or adagrad",
     )
     min_count: int | None = option(
         None, "tables", f"occurrences in training after which an id has a row of its own ({DEFAULT_METHOD}: 1, all ids)"
@@ -97,7 +97,7 @@ class TrainConfig:
     )
     tolerance: float | None = option(
         None,
-        "tables",
+        MORE,
         f"how much validation may lose when tables of {DEFAULT_METHOD} are finalized: the smallest "
         "size within it is taken (default: 0.0005)",
     )
@@ -119,15 +119,13 @@ class TrainConfig:
     batch_size: int = option(
         BY_PRESET, "training", f"rows of a step, over all processes together {_by_preset('batch_size')}"
     )
-    optimizer: str = option(
-        BY_PRESET, "training", f"adam, adamw, adagrad, sgd or any other of torch {_by_preset('optimizer')}"
-    )
+    optimizer: str = option(BY_PRESET, "training", f"adam, adamw, adagrad or sgd {_by_preset('optimizer')}")
     optimizer_options: dict[str, Any] = option(
         {}, "training", "further arguments of the optimizer, such as momentum=0.9, or row_lr=0.01 for int8 rows"
     )
     lr: float = option(BY_PRESET, "training", f"learning rate {_by_preset('lr')}")
     lr_schedule: str = option("constant", "training", "learning-rate schedule", choices=LR_SCHEDULES)
-    weight_decay: float = option(0.0, "training", "weight decay of the tables (L2, as in torch.optim.Adam)")
+    weight_decay: float = option(0.0, MORE, "weight decay of the tables (L2, as in torch.optim.Adam)")
     seed: int = option(0, "training", "seed of everything random")
     cluster_at: str | list[float] = option(
         AUTO,
@@ -139,14 +137,14 @@ class TrainConfig:
     refits: int | str = option(
         AUTO, "after", "rounds of refits after training, or auto: where they pay, and no longer than training took"
     )
-    validations_per_epoch: int = option(6, "scores", "how often the validation rows are scored")
+    validations_per_epoch: int = option(6, MORE, "how often the validation rows are scored")
     metrics: list[str] = option(
         list(DEFAULT_METRICS), "scores", f"scores of validation and test rows: {', '.join(list_metrics())}"
     )
     best_by: str = option(DEFAULT_BEST_BY, "scores", "metric that says which checkpoint is the best, and when to stop")
     group_by: str | None = option(None, "scores", "feature that names the group of a row, for metrics by group")
     early_stopping: bool = option(
-        default=True, group="scores", text="stop when an epoch's best validation is worse than the last one's"
+        default=True, group=MORE, text="stop when an epoch's best validation is worse than the last one's"
     )
     test: bool = option(default=True, group=MORE, text="score the test rows with the best checkpoint at the end")
     logger: str | None = option(None, "machine", "log to tensorboard as well, or to a logger of a plug-in")
@@ -157,7 +155,7 @@ class TrainConfig:
         default=True, group="machine", text="compare the files of the data set with their checksums before training"
     )
     device: str = option(AUTO, "machine", "cpu, cuda, or auto: cuda where there is one")
-    threads: int | None = option(None, "machine", "threads of torch on the CPU")
+    threads: int | None = option(None, MORE, "threads of torch on the CPU")
 
     def __post_init__(self) -> None:
         self._take_preset()
@@ -238,8 +236,6 @@ class TrainConfig:
         if self.sparse and self.optimizer not in SPARSE_OPTIMIZERS:
             known = ", ".join(SPARSE_OPTIMIZERS)
             raise ValueError(f"method_options sparse=true goes with optimizer {known}; got {self.optimizer!r}.")
-        if self.optimizer == "sparse_adam" and not self.sparse:
-            raise ValueError("optimizer 'sparse_adam' must have method_options sparse=true, got none.")
         if "weight_decay" in self.optimizer_options:
             got = self.optimizer_options["weight_decay"]
             raise ValueError(f"optimizer_options must leave out weight_decay: it is an option of the run, got {got!r}.")

@@ -18,13 +18,12 @@ from cce.run_folder import CONFIG, RunFolder
 from cce.text import format_table
 from cce.training.checkpoint import Checkpoint, checkpoint_path, list_checkpoints, open_checkpoint, read_checkpoint
 from cce.training.config import TrainConfig
-from cce.training.loading import read_options
 from cce.training.model import load_model
 from cce.training.phases import sizes_table
+from cce.training.saving import read_options
 from cce.training.stopping import non_finite_parameter
 
 BAD_FILE = (OSError, TypeError, ValueError)
-EVENTS = {"cluster": "clusterings", "refit": "refits"}  # by the kind of their lines in the log
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,6 @@ class Inspection:
     tables: Any  # Footprints
     num_params: int  # of the whole model
     sizes: list[dict[str, Any]]  # that there were to choose from when tables were finalized
-    gain: dict[str, Any] | None  # validations before the first clustering or refit and at best after it
     damage: list[str]  # checkpoints that were passed over, and why
 
     def to_dict(self) -> dict[str, Any]:
@@ -51,9 +49,6 @@ class Inspection:
         lines += [str(self.tables), ""]
         if self.sizes:
             lines += [sizes_table(self.sizes), ""]
-        if self.gain is not None:
-            text = "{events}: {title} {before:.5f} before the first, {after:.5f} at best after it"
-            lines += [text.format(**self.gain), ""]
         if self.curve:
             lines += [_curve_table(self.curve[-6:]), f"best: step {self.best_step:,}", ""]
         defaults = vars(TrainConfig(data="", method=FULL))
@@ -67,7 +62,7 @@ def inspect_checkpoint(path: Path, *, model: str | None = None) -> Inspection:
     model: the model again, as FILE.py:NAME, if it is your own. No other code is run.
     """
     checkpoint, damage = open_checkpoint(path)
-    options, made = load_model(checkpoint, model=model)
+    _, made = load_model(checkpoint, model=model)
     of_tables = {id(p) for table in made.modules() if isinstance(table, Embedding) for p in table.parameters()}
     rest = sum(parameter.numel() for parameter in made.parameters() if id(parameter) not in of_tables)
     return Inspection(
@@ -79,23 +74,8 @@ def inspect_checkpoint(path: Path, *, model: str | None = None) -> Inspection:
         tables=summary(made),
         num_params=summary(made).num_params + rest,
         sizes=checkpoint.get("phases", dict)["finalize"]["sizes"],
-        gain=_gain(checkpoint, options["best_by"]),
         damage=damage,
     )
-
-
-def _gain(checkpoint: Checkpoint, best_by: str) -> dict[str, Any] | None:
-    """What clusterings or refits did, as the run saw it. None without validations on both sides of the first."""
-    lines, _ = RunFolder(checkpoint.path.parents[1]).scan_log()
-    found = {kind: [line["step"] for line in lines if line["kind"] == kind] for kind in EVENTS}
-    events, steps = next(((EVENTS[kind], steps) for kind, steps in found.items() if steps), ("", []))
-    metric, curve = describe_metric(best_by), checkpoint.get("curve", list)
-    before = [scores for scores in curve if steps and scores["step"] <= min(steps)]
-    after = [scores[metric.name] for scores in curve if steps and scores["step"] > min(steps)]
-    if not before or not after:
-        return None
-    scores = {"before": before[-1][metric.name], "after": min(after, key=metric.loss)}
-    return {"events": events, "metric": metric.name, "title": metric.title, **scores}
 
 
 def _curve_table(curve: list[dict[str, float]]) -> str:
@@ -138,7 +118,7 @@ def verify_run(folder: Path) -> Verification:
         best = whole[-1].best_step if whole else -1
         if best >= 0 and best not in [checkpoint.step for checkpoint in whole]:
             path = checkpoint_path(run.checkpoints, best)
-            problems.append(f"{path}, the best checkpoint, must be whole: the next best would replace it.")
+            problems.append(f"{path}, the best checkpoint, must be whole: the newest would replace it.")
     return Verification("run", str(folder), {"checkpoints": len(whole), "lines of the log": len(lines)}, problems)
 
 

@@ -41,19 +41,7 @@ def make_config(values: Mapping[str, Any]) -> TrainConfig:
     check_names(values, "the configuration")
     if "data" not in values:
         raise ValueError("data must be given: the folder of a data set made by `cce prepare`.")
-    return TrainConfig(**{name: _typed(name, value) for name, value in values.items()})
-
-
-def _typed(name: str, value: Any) -> Any:
-    """Convert an int to a float where a float is expected; any other type is left to the checks."""
-    wanted = next(each.type for each in fields(TrainConfig) if each.name == name)
-    if (
-        str(wanted) in ("float", "float | None", "str | float")
-        and isinstance(value, int)
-        and not isinstance(value, bool)
-    ):
-        return float(value)
-    return value
+    return TrainConfig(**values)
 
 
 def parse_pairs(name: str, pairs: Iterable[str]) -> dict[str, Any]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +14,10 @@ from torch import nn
 from cce.collection import readable_path
 from cce.diagnostics import gradient_nbytes, summary
 from cce.distributed import broadcast
+from cce.embeddings import Finalizable
 from cce.records import RunRecord
 from cce.training.building import build_model
-from cce.training.checkpoint import read_best
+from cce.training.checkpoint import DamagedCheckpointError, checkpoint_path, read_checkpoint
 from cce.version import __version__
 from cce.workers import num_cores
 
@@ -30,32 +29,28 @@ if TYPE_CHECKING:
     from cce.training.trainer import Trainer
 
 
-def best_model(session: Session, folder: RunFolder) -> tuple[nn.Module, int, list[str]]:
-    """The model at the best validation whose checkpoint is whole, its step, and what is wrong with better ones.
-
-    The model as it is now if there is no such checkpoint.
-    """
+def best_model(session: Session, folder: RunFolder) -> tuple[nn.Module, str]:
+    """The model at the best validation, and what is wrong with its checkpoint: then it is the model as it is now."""
     if session.stopping.best_step < 0:
-        return session.model, -1, []
-    found: Any = None
+        return session.model, ""
+    weights, damage = None, ""
     if session.ranks.is_main:
-        checkpoint, damage = read_best(
-            folder.checkpoints, session.stopping.best_step, session.curve, session.config.best_by
-        )
-        found = (None if checkpoint is None else (checkpoint.model, checkpoint.step), damage)
-    best, damage = broadcast(found, session.ranks)
-    if best is None:
-        return session.model, session.step, damage
+        try:
+            weights = read_checkpoint(checkpoint_path(folder.checkpoints, session.stopping.best_step)).model
+        except DamagedCheckpointError as error:
+            damage = str(error)
+    weights, damage = broadcast((weights, damage), session.ranks)
+    if weights is None:
+        return session.model, damage
     model = build_model(session.config, session.data.schema)
-    model.load_state_dict(best[0])
-    return model.to(session.device), best[1], damage
+    model.load_state_dict(weights)
+    return model.to(session.device), ""
 
 
 def go_back_to_best(session: Session, folder: RunFolder) -> None:
     """Let the model be that of the best validation, if it is not."""
     if session.stopping.best_step not in (-1, session.step):
-        model, _, _ = best_model(session, folder)
-        session.model.load_state_dict(model.state_dict())
+        session.model.load_state_dict(best_model(session, folder)[0].state_dict())
 
 
 def keep_record(trainer: Trainer, scores: Scores, *, name: str = "", series: str = "") -> RunRecord:
@@ -82,41 +77,37 @@ def keep_record(trainer: Trainer, scores: Scores, *, name: str = "", series: str
         tables=_tables(tables, trainer),
         events=[line for line in lines if line["kind"] == "cluster"],
         environment=environment(),
-        curve_before_finalize=_curve_before_finalize(lines),
+        curve_before_finalize=trainer.finalizing.curve_before,
     )
     if session.ranks.is_main:
         folder.write_record(record)
     return record
 
 
-def _curve_before_finalize(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
-    """The validations that the log has of tables before their int8 rows became pointers."""
-    end = next((index for index, line in enumerate(lines) if line["kind"] == "finalize"), 0)
-    return [
-        {name: math.nan if value is None else value for name, value in line.items() if name != "kind"}
-        for line in lines[:end]
-        if line["kind"] == "validation"
-    ]
-
-
 def _tables(tables: Footprints, trainer: Trainer) -> tuple[Footprint, ...]:
     """The tables of the best model, with what they held besides in training, as the last model's tables know it."""
-    session, trained = trainer.session, trainer.finalizing.trained_nbytes
-    modules = {readable_path(name): module for name, module in session.model.named_modules()}
-    optimizers = dict.fromkeys(modules, 0)
-    for optimizer in session.optimizers:
-        for table in summary(session.model, optimizer).tables:
-            optimizers[table.name] += table.optimizer_nbytes
+    held = held_in_training(trainer.session) | trainer.finalizing.trained_nbytes
     found = []
     for table in tables.tables:
-        held = trained.get(table.name) or {
-            "codes": 0,
-            "gradients": gradient_nbytes(modules[table.name], sparse=session.config.sparse),
-            "optimizer": optimizers[table.name],
-        }
-        codes, gradients = held["codes"], held["gradients"]
-        found.append(replace(table, codes_nbytes=codes, gradient_nbytes=gradients, optimizer_nbytes=held["optimizer"]))
+        codes, gradients, optimizer = (held[table.name][part] for part in ("codes", "gradients", "optimizer"))
+        found.append(replace(table, codes_nbytes=codes, gradient_nbytes=gradients, optimizer_nbytes=optimizer))
     return tuple(found)
+
+
+def held_in_training(session: Session) -> dict[str, dict[str, int]]:
+    """Bytes that tables hold besides codebooks and pointers, as they train now, by the paths of their modules."""
+    modules = {readable_path(name): module for name, module in session.model.named_modules()}
+    held = {}
+    for table in summary(session.model, session.optimizer).tables:
+        module, codes = modules[table.name], 0
+        if isinstance(module, Finalizable) and not module.is_final:
+            codes = table.nbytes - module.rows.recent.nbytes  # of ids not yet in the map: a resumed run has none
+            num_ids = min(session.config.batch_size, module.rows.num_rows - 1)
+            gradients = num_ids * (4 * table.embedding_dim + 3 * 8)  # a vector and three integers for each
+        else:
+            gradients = gradient_nbytes(module, sparse=session.config.sparse)
+        held[table.name] = {"codes": codes, "gradients": gradients, "optimizer": table.optimizer_nbytes}
+    return held
 
 
 def environment() -> dict[str, Any]:
@@ -136,18 +127,17 @@ def environment() -> dict[str, Any]:
 
 def _commit() -> str | None:
     """The commit of the checkout that this file is in, with a + if files were changed since; None without one."""
-    here = Path(__file__).parent
+
+    def git(*words: str) -> str:
+        here = Path(__file__).parent
+        done = subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, timeout=10, check=True)
+        return done.stdout.strip()
+
     try:
-        head = _git(here, "rev-parse", "--short=12", "HEAD")
-        tracked = _git(here, "ls-files", Path(__file__).name)
-        return (head + ("+" if _git(here, "status", "--porcelain", "-uno") else "")) if tracked else None
+        is_tracked = git("ls-files", Path(__file__).name)
+        return git("describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*") if is_tracked else None
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def _git(folder: Path, *words: str) -> str:
-    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, timeout=10, check=True)
-    return done.stdout.strip()
 
 
 def _processor() -> str:

@@ -10,20 +10,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cce.collection import readable_path
 from cce.compression import Finalized, finalize
-from cce.diagnostics import summary
 from cce.distributed import sum_over_ranks
 from cce.embeddings import Embedding, Finalizable
 from cce.text import format_bytes, format_table
-from cce.training.building import build_schedule, counts_of_tables
+from cce.training.building import build_schedule, counts_of_tables, int8_tables
 from cce.training.monitoring import event_values, resident_nbytes
 from cce.training.optimizers import set_learning_rate
-from cce.training.outcome import go_back_to_best
+from cce.training.outcome import go_back_to_best, held_in_training
 
 if TYPE_CHECKING:
     from cce.schema import Batch
-    from cce.training.session import Session
     from cce.training.trainer import Trainer
 
 LOG_EVERY = 100  # steps
@@ -68,7 +65,7 @@ class TrainPhase(Phase):
         super().__init__(trainer)
         self.is_stopped = False  # early
         self.loss_sum, self.loss_rows = 0.0, 0  # since the last line of the log
-        self.schedule = build_schedule(self.config, self.session.model, self.session.optimizers)
+        self.schedule = build_schedule(self.config, self.session.model, self.session.optimizer)
         self.validated_at = self._validation_positions()
 
     @property
@@ -103,17 +100,15 @@ class TrainPhase(Phase):
         with session.stopwatch("train"):
             config = self.config
             set_learning_rate(
-                session.optimizers, config.lr, session.step, schedule=config.lr_schedule, total_steps=config.max_steps
+                session.optimizer, config.lr, session.step, schedule=config.lr_schedule, total_steps=config.max_steps
             )
-            for optimizer in session.optimizers:
-                optimizer.zero_grad()
+            session.optimizer.zero_grad()
             loss = self.loss(batch.to(session.device))
             share = session.ranks.world_size / num_rows  # of the gradients of several ranks the mean is taken
             (loss * share).backward()  # type: ignore[no-untyped-call]
             value = float(loss.detach())
             self.trainer.agree_to_go_on(value)
-            for optimizer in session.optimizers:
-                optimizer.step()
+            session.optimizer.step()
             self.loss_sum += value
             self.loss_rows += num_rows
             session.step += 1
@@ -162,7 +157,7 @@ class TrainPhase(Phase):
         total = sum_over_ranks(torch.tensor(self.loss_sum, dtype=torch.float64), session.ranks)
         loss = float(total) / self.loss_rows
         self.loss_sum, self.loss_rows = 0.0, 0
-        trainer.write("train", loss=loss, lr=session.optimizers[0].param_groups[0]["lr"])
+        trainer.write("train", loss=loss, lr=session.optimizer.param_groups[0]["lr"])
         notes = {"loss": f"{loss:.4f}", "memory": format_bytes(resident_nbytes())}
         if self.schedule is not None and self.schedule.tables():
             step = self.schedule.next_step
@@ -195,6 +190,7 @@ class FinalizePhase(Phase):
         self.rows_steps: list[int] = []  # the last step of int8 rows and their best, whose checkpoints are kept
         self.trained_nbytes: dict[str, dict[str, int]] = {}  # what tables held that are final now
         self.sizes: list[dict[str, Any]] = []  # that there were to choose from
+        self.curve_before: list[dict[str, float]] = []  # validations of int8 rows
 
     @property
     def is_done(self) -> bool:
@@ -216,8 +212,8 @@ class FinalizePhase(Phase):
             trainer.guard.check_weights()
             finalized = self.finalize()
         trainer.write("finalize", tables=[table.name for table in finalized.tables], sizes=self.sizes)
+        self.curve_before, session.curve = session.curve, []
         session.stopping.forget()
-        session.curve.clear()
         trainer.progress.say(sizes_table(self.sizes))
         best = f", from the rows of step {best_step:,}" if best_step >= 0 else ""
         before, after = format_bytes(finalized.before), format_bytes(finalized.nbytes)
@@ -225,22 +221,46 @@ class FinalizePhase(Phase):
         trainer.leave_if_asked()
 
     def finalize(self, *, curve: bool = False) -> Finalized:
-        """Finalize the model as it is; optimizers of the network keep their state."""
+        """Finalize the model as it is; the optimizer keeps its state of the network."""
         session = self.session
-        self.trained_nbytes = _nbytes_in_training(session)
+        self.trained_nbytes = {name: held for name, held in held_in_training(session).items() if held["codes"]}
+        self._choose_unseen()
         finalized = self._choose(curve=curve)
         self.sizes = sizes_of(finalized, sum(held["codes"] for held in self.trained_nbytes.values()))
         session.parallel.close()
-        states = [optimizer.state for optimizer in session.optimizers]
+        before = session.optimizer.state
         session.equip()
-        for optimizer, state in zip(session.optimizers, states, strict=True):  # the network keeps its own
-            kept = [parameter for parameter in state if not hasattr(parameter, "int8_rows")]
-            optimizer.state.update({parameter: state[parameter] for parameter in kept})
+        kept = {parameter: state for parameter, state in before.items() if not hasattr(parameter, "int8_rows")}
+        session.optimizer.state.update(kept)
         return finalized
+
+    def _choose_unseen(self) -> None:
+        """Where ids without a row have trained one together, keep it in the tables for which validation prefers it."""
+        session = self.session
+        rows = {name: table.rows for name, table in int8_tables(session.model).items() if table.rows.trains_unseen}
+        if not rows or not session.has_rows("validation"):
+            return
+        best = self._validation_loss()
+        for own in rows.values():
+            trained = own.records[0].clone()
+            own.records[0] = 0
+            loss = self._validation_loss()
+            if loss <= best:
+                best, own.trains_unseen = loss, False
+            else:
+                own.records[0] = trained
+        kept = [name for name, own in rows.items() if own.trains_unseen]
+        self.trainer.progress.say(
+            f"by validation, ids without a row read the trained one in {', '.join(kept) or 'no table'}, else zeros"
+        )
+
+    def _validation_loss(self) -> float:
+        metric = self.session.stopping.metric
+        return metric.loss(self.session.score(self.session.model, "validation")[metric.name])
 
     def _choose(self, *, curve: bool) -> Finalized:
         """Finalize, in the size of the options, or the smallest that validation cannot tell from int8 rows."""
-        session, config, metric = self.session, self.config, self.session.stopping.metric
+        session, config = self.session, self.config
         size: dict[str, Any] = {"bits": config.bits} if config.bits else {}
         if config.nbytes is not None:
             tables = [table for table in session.model.modules() if isinstance(table, Embedding)]
@@ -249,18 +269,19 @@ class FinalizePhase(Phase):
                 raise ValueError(f"nbytes must be above {others}, those of full tables, got {config.nbytes}.")
             size = {"nbytes": config.nbytes - others}
         if session.has_rows("validation"):
-            size["validate"] = lambda: metric.loss(session.score(session.model, "validation")[metric.name])
+            size["validate"] = self._validation_loss
             size |= {} if config.bits or config.nbytes is not None else {"tolerance": config.tolerance}
         counts = counts_of_tables(session.model, session.data)
         return finalize(session.model, counts=counts, seed=config.seed, curve=curve, **size)
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run must know."""
-        return {"rows_steps": self.rows_steps, "trained_nbytes": self.trained_nbytes, "sizes": self.sizes}
+        names = ("rows_steps", "trained_nbytes", "sizes", "curve_before")
+        return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where `state_dict` was taken."""
-        self.rows_steps, self.trained_nbytes, self.sizes = state["rows_steps"], state["trained_nbytes"], state["sizes"]
+        vars(self).update(state)
 
 
 def sizes_of(finalized: Finalized, rows_nbytes: int) -> list[dict[str, Any]]:
@@ -295,24 +316,3 @@ def sizes_table(sizes: Sequence[Mapping[str, Any]]) -> str:
         lines.append([format_bytes(size["nbytes"]), bits, f"{size['variance_lost']:.2%}", loss, ", ".join(notes), bar])
     headers = ["bytes served", "bits an id", "variance lost", "validation loss", "", "more than int8 rows"]
     return format_table(headers, lines, num_left=0)
-
-
-def _nbytes_in_training(session: Session) -> dict[str, dict[str, int]]:
-    """Bytes of the tables as they train now, by the paths of their modules."""
-    modules = {readable_path(path): module for path, module in session.model.named_modules()}
-    held: dict[str, dict[str, int]] = {}
-    for optimizer in session.optimizers:
-        for table in summary(session.model, optimizer).tables:
-            module = modules[table.name]
-            if isinstance(module, Finalizable):
-                rows = module.rows  # without ids that are not in the map yet: a resumed run has none
-                nbytes = table.nbytes - rows.recent.nbytes
-                own = held.setdefault(table.name, {"codes": nbytes, "optimizer": 0})
-                own["optimizer"] += table.optimizer_nbytes
-                own["gradients"] = _pending_nbytes(module, session.config.batch_size)
-    return held
-
-
-def _pending_nbytes(table: Finalizable, batch_size: int) -> int:
-    """Bytes of the gradients of a batch: a vector and three integers for each of its ids, if a row has one of them."""
-    return min(batch_size, table.rows.num_rows - 1) * (4 * table.embedding_dim + 3 * 8)

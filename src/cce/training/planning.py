@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ROW_STATE_NBYTES = 3  # of an id with an int8 row, besides its values
 MAP_BITS = 1.5  # of every id: whether it has a row, and where
 STATE_VALUES = 35  # doubles of the optimizer for each value of a vector, however many int8 rows there are
-OPTIMIZER_VALUES = {"adam": 2, "adamw": 2, "sparse_adam": 2, "adagrad": 1, "sgd": 0}  # for each parameter
+OPTIMIZER_VALUES = {"adam": 2, "adamw": 2, "adagrad": 1, "sgd": 0}  # for each parameter
 VALUE_NBYTES = 4
 ONE_BYTE = 8  # bits of pointers of an id
 
@@ -38,7 +38,6 @@ class RunPlan:
     tables: Footprints
     options: dict[str, Any]
     refits: int = 0
-    min_count: int = 0  # occurrences after which an id has a row; 0 where none are earned
     most_nbytes: int = 0  # served, at most
 
     @property
@@ -71,7 +70,7 @@ def plan_run(
     is_open = shapes and resolved.nbytes is None and not resolved.bits and not _is_sized(resolved)
     most = sum((is_open and table.codes_nbytes) or table.nbytes for table in served)
     options = resolved.table_options[resolved.method]
-    return RunPlan(Footprints(tuple(served)), options, resolved.refits, resolved.min_count, most)
+    return RunPlan(Footprints(tuple(served)), options, resolved.refits, most)
 
 
 def _is_sized(config: ResolvedConfig) -> bool:

@@ -245,27 +245,25 @@ class RefitPhase(Phase):
         numbers = np.random.default_rng(seed).permutation(fold.numbers(len(rows)))
         total_steps = -(-len(numbers) // config.batch_size)
         session.model.train()
-        with self._only_the_network() as optimizers:
+        with self._only_the_network() as optimizer:
             for step in range(total_steps):
-                set_learning_rate(optimizers, config.lr, step, schedule="cosine", total_steps=total_steps)
+                set_learning_rate(optimizer, config.lr, step, schedule="cosine", total_steps=total_steps)
                 batch = rows.fetch(numbers[step * config.batch_size :][: config.batch_size]).to(session.device)
-                for optimizer in optimizers:
-                    optimizer.zero_grad()
+                optimizer.zero_grad()
                 logits = session.model(batch)
                 cross_entropy(logits.float(), batch).mean().backward()  # type: ignore[no-untyped-call]
-                for optimizer in optimizers:
-                    optimizer.step()
+                optimizer.step()
 
     @contextmanager
-    def _only_the_network(self) -> Iterator[list[torch.optim.Optimizer]]:
-        """New optimizers of what is not refitted; what is refitted has no gradients meanwhile."""
+    def _only_the_network(self) -> Iterator[torch.optim.Optimizer]:
+        """A new optimizer of what is not refitted; what is refitted has no gradients meanwhile."""
         refit = self.refit
         assert refit is not None
         fixed = [p for name in refit.features for p in refit.tables[name].parameters() if p.requires_grad]
         for parameter in fixed:
             parameter.requires_grad = False
         try:
-            yield self.session.new_optimizers()
+            yield self.session.new_optimizer()
         finally:
             for parameter in fixed:
                 parameter.requires_grad = True

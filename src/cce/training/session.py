@@ -11,10 +11,10 @@ from torch.optim import Optimizer
 from cce.distributed import ParallelModel, Ranks
 from cce.embeddings import Finalizable
 from cce.training.building import build_model, give_rows
-from cce.training.loading import start_from
 from cce.training.monitoring import PeakMemory, Stopwatch
-from cce.training.optimizers import create_optimizers
+from cce.training.optimizers import create_optimizer
 from cce.training.random_numbers import random_state, restore_random_state
+from cce.training.saving import start_from
 from cce.training.scoring import Scores, group_column, score
 from cce.training.stopping import EarlyStopping
 
@@ -69,19 +69,18 @@ class Session:
 
     def equip(self) -> None:
         """Make what belongs to the parameters as they are now."""
-        self.optimizers = self.new_optimizers()
+        self.optimizer = self.new_optimizer()
         self.parallel = ParallelModel(self.model, self.ranks)
 
-    def new_optimizers(self) -> list[Optimizer]:
-        """Optimizers of all that requires gradients now, as the configuration says."""
+    def new_optimizer(self) -> Optimizer:
+        """An optimizer of all that requires gradients now, as the configuration says."""
         config = self.config
-        return create_optimizers(
-            config.optimizer,
-            self.model,
-            lr=config.lr,
-            weight_decay=config.weight_decay,
-            options=config.optimizer_options,
-        )
+        how: dict[str, Any] = {
+            "lr": config.lr,
+            "weight_decay": config.weight_decay,
+            "options": config.optimizer_options,
+        }
+        return create_optimizer(config.optimizer, self.model, **how)
 
     @property
     def has_int8_rows(self) -> bool:
@@ -115,7 +114,7 @@ class Session:
         """Everything that a resumed run must know, besides the model and what its phases know."""
         return {
             "step": self.step,
-            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "optimizers": [self.optimizer.state_dict()],
             "loader": self.loader.state_dict(),
             "stopping": self.stopping.state_dict(),
             "curve": self.curve,
@@ -126,8 +125,8 @@ class Session:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where `state_dict` was taken."""
-        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(saved)
+        (saved,) = state["optimizers"]
+        self.optimizer.load_state_dict(saved)
         self.loader.load_state_dict(state["loader"])
         self.stopping.load_state_dict(state["stopping"])
         self.step, self.curve = state["step"], state["curve"]

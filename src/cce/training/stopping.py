@@ -101,7 +101,7 @@ class DivergenceGuard:
             raise self._error(str(error).rstrip("."), step=self.session.step) from error
 
     def _error(self, what: str, *, step: int) -> DivergedError:
-        lr = self.session.optimizers[0].param_groups[0]["lr"]
+        lr = self.session.optimizer.param_groups[0]["lr"]
         checkpoints = list_checkpoints(self.folder.checkpoints)
         where = f"the last good checkpoint is {checkpoints[-1]}" if checkpoints else "there is no checkpoint yet"
         return DivergedError(

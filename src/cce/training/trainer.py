@@ -22,14 +22,13 @@ from cce.text import format_bytes
 from cce.training.building import shares_without_row
 from cce.training.checkpoint import Checkpoint, explained_misfits
 from cce.training.config import MAY_BE_CHOSEN_AGAIN, MAY_CHANGE, MAY_MOVE
-from cce.training.loading import read_run_options
 from cce.training.monitoring import MetricsLog, Progress
 from cce.training.options import make_config, to_toml
 from cce.training.outcome import best_model, go_back_to_best, keep_record
 from cce.training.phases import FinalizePhase, Phase, TrainPhase
 from cce.training.refit_phase import RefitPhase
 from cce.training.resolving import resolve
-from cce.training.saving import read_saved, save_run
+from cce.training.saving import read_run_options, read_saved, save_run
 from cce.training.session import Session
 from cce.training.stopping import DivergenceGuard, explained_lost_peer, how_to_resume
 
@@ -248,9 +247,9 @@ class Trainer:
         """Save, score the best model on the test rows, and keep the record."""
         session = self.session
         self.save()
-        self._model, best_step, damage = best_model(session, self.folder)
-        for line in damage:
-            self.progress.say(f"{line} The model of step {best_step:,} is the best that is left.")
+        self._model, damage = best_model(session, self.folder)
+        if damage:
+            self.progress.say(f"{damage} The model of step {session.step:,} is kept, in place of the best one.")
         self.write("memory", **session.memory.peaks)
         peaks = ", ".join(f"{phase} {format_bytes(nbytes)}" for phase, nbytes in session.memory.peaks.items())
         self.progress.say(f"peak memory above that before tables were made: {peaks}")
@@ -258,7 +257,7 @@ class Trainer:
         if self.config.test and session.has_rows("test"):
             with session.stopwatch("test"):
                 scores = session.score(self._model, "test")
-            self.write("test", **scores, best_step=best_step)
+            self.write("test", **scores, best_step=session.step if damage else session.stopping.best_step)
         return keep_record(self, scores, name=name, series=series)
 
     def close(self) -> None:
