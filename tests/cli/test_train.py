@@ -12,7 +12,7 @@ import torch
 
 from cce.cli import main
 from cce.records import read_records
-from cce.training.options import make_config, read_toml, to_toml
+from cce.training.config import make_config, read_toml, to_toml
 from helpers.runs import tiny_config, tiny_data
 
 SMALL = (

@@ -8,8 +8,7 @@ import pytest
 
 from cce.budget import DEFAULT_METHOD, PAPER_METHOD
 from cce.embeddings import METHODS
-from cce.training.config import PRESETS, TrainConfig
-from cce.training.options import make_config, read_toml, to_toml
+from cce.training.config import PRESETS, TrainConfig, make_config, read_toml, to_toml
 
 FULL = TrainConfig(data="d", method="full")
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from cce.training.config import TrainConfig
-from cce.training.options import make_config, parse_pairs, read_toml, to_toml
+from cce.training.config import TrainConfig, make_config, parse_pairs, read_toml, to_toml
 
 
 def test_a_file_holds_what_was_written(tmp_path):

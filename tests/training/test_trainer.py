@@ -15,7 +15,7 @@ from cce.files import FolderInUseError
 from cce.run_folder import RunFolder
 from cce.training import Trainer
 from cce.training.checkpoint import list_checkpoints, read_checkpoint, write_checkpoint
-from cce.training.options import to_toml
+from cce.training.config import to_toml
 from helpers.runs import tiny_config, tiny_data
 
 pytestmark = pytest.mark.slow
@@ -133,7 +133,7 @@ from cce.reclustering import sharing
 from cce.training import checkpoint, Trainer
 from cce.training.phases import TrainPhase
 from cce.embeddings import cluster_step, clustered
-from cce.training.options import make_config, read_toml
+from cce.training.config import make_config, read_toml
 
 KILL_POINTS = {
     "step": (TrainPhase, "_after_step"),

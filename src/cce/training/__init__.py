@@ -11,10 +11,18 @@ from cce.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cce.training.checkpoint import Checkpoint, DamagedCheckpointError, list_checkpoints, open_checkpoint
-    from cce.training.config import GROUPS, MAY_CHANGE, MORE, TrainConfig
+    from cce.training.config import (
+        GROUPS,
+        MAY_CHANGE,
+        MORE,
+        TrainConfig,
+        check_names,
+        make_config,
+        parse_pairs,
+        read_toml,
+    )
     from cce.training.inspection import inspect_checkpoint, verify_run
     from cce.training.model import load_model, read_schema
-    from cce.training.options import check_names, make_config, parse_pairs, read_toml
     from cce.training.phases import sizes_table
     from cce.training.planning import RunPlan, plan_run
     from cce.training.random_numbers import kept_random_state

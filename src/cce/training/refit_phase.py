@@ -14,9 +14,8 @@ import torch
 from cce.distributed import broadcast
 from cce.reclustering import Fold, NextRound, NumRounds, Refit, cross_entropy, next_round
 from cce.text import format_seconds
-from cce.training.building import build_refit
+from cce.training.building import build_refit, set_learning_rate
 from cce.training.checkpoint import checkpoint_path, read_checkpoint
-from cce.training.optimizers import set_learning_rate
 from cce.training.outcome import go_back_to_best
 from cce.training.phases import Phase
 

@@ -33,9 +33,8 @@ from cce.training.checkpoint import (
     remove_after,
     write_checkpoint,
 )
-from cce.training.config import MAY_BE_CHOSEN_AGAIN, MAY_CHANGE, MAY_MOVE, TrainConfig
+from cce.training.config import MAY_BE_CHOSEN_AGAIN, MAY_CHANGE, MAY_MOVE, TrainConfig, make_config, read_toml
 from cce.training.model import load_model, read_schema, trusted_model
-from cce.training.options import make_config, read_toml
 
 if TYPE_CHECKING:
     from cce.schema import Schema

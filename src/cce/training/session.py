@@ -10,9 +10,8 @@ from torch.optim import Optimizer
 
 from cce.distributed import ParallelModel, Ranks
 from cce.embeddings import Finalizable
-from cce.training.building import build_model, give_rows
+from cce.training.building import build_model, create_optimizer, give_rows
 from cce.training.monitoring import PeakMemory, Stopwatch
-from cce.training.optimizers import create_optimizer
 from cce.training.random_numbers import random_state, restore_random_state
 from cce.training.saving import start_from
 from cce.training.scoring import Scores, group_column, score

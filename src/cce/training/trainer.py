@@ -21,9 +21,8 @@ from cce.signals import StopRequest, graceful_stop
 from cce.text import format_bytes
 from cce.training.building import shares_without_row
 from cce.training.checkpoint import Checkpoint, explained_misfits
-from cce.training.config import MAY_BE_CHOSEN_AGAIN, MAY_CHANGE, MAY_MOVE
+from cce.training.config import MAY_BE_CHOSEN_AGAIN, MAY_CHANGE, MAY_MOVE, make_config, to_toml
 from cce.training.monitoring import MetricsLog, Progress
-from cce.training.options import make_config, to_toml
 from cce.training.outcome import best_model, go_back_to_best, keep_record
 from cce.training.phases import FinalizePhase, Phase, TrainPhase
 from cce.training.refit_phase import RefitPhase

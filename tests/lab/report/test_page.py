@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from cce.cli import train
-from cce.training.config import TrainConfig
-from cce.training.options import make_config
+from cce.training.config import TrainConfig, make_config
 from cce_lab.report import vega
 from cce_lab.report.page import fill_page, make_page, train_command
 from cce_lab.report.reading import Collected
