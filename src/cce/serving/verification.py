@@ -32,7 +32,7 @@ class Verification:
 
     def __str__(self) -> str:
         rows = f"{self.num_rows:,} rows of {self.split} and {self.num_swept:,} over all ids"
-        return f"largest difference of a logit {self.difference:.3g} ({rows})"
+        return f"largest difference of a logit {self.difference:.7f} ({rows})"
 
 
 def verify(program: Program, model: nn.Module, data: PreparedData, schema: Schema) -> Verification:
