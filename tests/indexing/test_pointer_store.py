@@ -26,8 +26,10 @@ def some_rows(num_rows, num_ids=NUM_IDS, seed=0):
     return rows
 
 
-def filled(num_rows, seed=0, **options):
+def filled(num_rows, seed=0, *, shared=False, **options):
     store = PointerStore(NUM_IDS, NUM_COLUMNS, num_rows, **options)
+    if shared:
+        store.share_memory_()
     store.write(0, some_rows(num_rows, seed=seed))
     return store
 

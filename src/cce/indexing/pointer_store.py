@@ -23,7 +23,6 @@ class PointerStore:
     """Pointers of `num_ids` ids in `num_columns` columns, each to one of `num_rows` rows; all zero at the start.
 
     bits: the width of a pointer; by default the narrowest that can name the rows.
-    shared: hold them in memory that other processes see, too, if the store is sent to them.
     is_meta: hold nothing yet, as tensors on the meta device do: `set_meta(False)` allocates the pointers.
     """
 
@@ -34,7 +33,6 @@ class PointerStore:
         num_rows: int,
         *,
         bits: int | None = None,
-        shared: bool = False,
         is_meta: bool = False,
     ) -> None:
         check_range("num_ids", num_ids, 0, 1 << 62)
@@ -44,8 +42,6 @@ class PointerStore:
         self.bits = _checked_bits(bits, num_rows)
         self.words = self._empty_words()
         self.set_meta(is_meta)
-        if shared:
-            self.share_memory_()
 
     @property
     def nbytes(self) -> int:

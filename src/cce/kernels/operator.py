@@ -62,7 +62,7 @@ def _scatter(grad: Tensor, rows: Tensor, handle: int, shapes: Sequence[int], nee
         raise RuntimeError("the tables changed their shapes between forward and backward.")
     starts, size = plan.starts(batch)
     assert len(rows) == size  # or loops would read what lies behind them
-    saved = SavedForBackward(plan, grad.dtype, sum_type(grad.dtype), batch, grad.shape, None, rows.numpy(), starts)
+    saved = SavedForBackward(plan, grad.dtype, sum_type(grad.dtype), batch, None, rows.numpy(), starts)
     found = dense_gradients(saved, grad, needed)
     return [grad.new_empty(0) if gradient is None else gradient for gradient in found]
 

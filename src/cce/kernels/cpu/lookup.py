@@ -38,9 +38,13 @@ NO_GRADIENTS = (None,) * NUM_OTHERS
 
 
 def is_eager() -> bool:
-    """Whether nobody records or transforms what torch does, as tracers, `torch.func` and dispatch modes do."""
+    """Whether nobody records or transforms what torch does, as tracers, `torch.func` and dispatch modes do.
+
+    Forward-mode derivatives are plain torch's as well.
+    """
     return not (
         torch.compiler.is_compiling()
+        or forward_ad._current_level >= 0
         or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
         or peek_interpreter_stack() is not None
         or torch._C._len_torch_dispatch_stack()
@@ -65,11 +69,9 @@ def look_up(
     """
     if shape is None:
         shape = (ids.shape[0] if bags is None else bags.batch, launch.plan.dim)
-    is_dual = forward_ad._current_level >= 0
-    if not is_dual and not (torch.is_grad_enabled() and any(map(_requires_grad, codebooks))):
+    if not (torch.is_grad_enabled() and any(map(_requires_grad, codebooks))):
         return forward(launch, ids, bags, shape, save=False)[0] if plain is None else plain().view(shape)
-    instead = None if is_dual else plain
-    vectors: Tensor = _LookUp.apply(launch, ids, bags, shape, sparse, instead, *codebooks)  # type: ignore[no-untyped-call]
+    vectors: Tensor = _LookUp.apply(launch, ids, bags, shape, sparse, plain, *codebooks)  # type: ignore[no-untyped-call]
     return vectors
 
 
@@ -122,15 +124,6 @@ class _LookUp(torch.autograd.Function):
             return *NO_GRADIENTS, *differentiable_gradients(saved, grad, needed)
         return *NO_GRADIENTS, *(sparse_gradients if ctx.sparse else dense_gradients)(saved, grad, needed)
 
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
-        saved: SavedForBackward = ctx.saved
-        moved = [
-            torch.zeros(shape, dtype=saved.dtype, device="cpu") if tangent is None else tangent
-            for tangent, shape in zip(tangents[NUM_OTHERS:], saved.plan.shapes, strict=True)
-        ]
-        return forward(saved.plan.bind(moved), ctx.ids, saved.bags, saved.shape, save=False)[0]
-
 
 # -- forward -----------------------------------------------------------------------------------------------------------
 
@@ -173,7 +166,7 @@ def look_up_ids(
     if not (run(0, 1) if size < PARALLEL_SLOTS else run_shares(run)):
         columns = ids.view(batch, -1).unbind(1) if bags is None else torch.split(ids, bags.counts(plan.num_features))
         name_wrong_id(plan, columns)
-    return vectors, SavedForBackward(plan, launch.dtype, launch.sums, batch, shape, bags, rows, starts)
+    return vectors, SavedForBackward(plan, launch.dtype, launch.sums, batch, bags, rows, starts)
 
 
 def run_shares(run: Callable[[int, int], bool]) -> bool:

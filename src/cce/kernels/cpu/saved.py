@@ -48,7 +48,6 @@ class SavedForBackward(NamedTuple):
     dtype: torch.dtype
     sums: torch.dtype  # that gradients are summed in
     batch: int
-    shape: Sequence[int]  # of the vectors
     bags: Bags | None
     rows: Array
     starts: Array  # of each feature's rows
