@@ -15,14 +15,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
 
 import cce
 from benchmarks.real_sets import models
 from benchmarks.real_sets.data import SETS, Rows, part_of, read_rows
-from benchmarks.real_sets.ways import BATCH, Job, fit, score
+from benchmarks.real_sets.ways import Job, fit, score
 from benchmarks.side_by_side import PeakMemory, give_back_memory, keep
 from cce.text import format_bytes, format_table
 
@@ -109,24 +107,7 @@ def _refit(model: DeepFM, rows: Rows, seed: int) -> cce.compression.Refitted:
     def batches() -> Iterator[tuple[Tensor, Tensor]]:
         return zip(ids.split(PASS_ROWS), labels.split(PASS_ROWS), strict=True)
 
-    def train_network(numbers: np.ndarray) -> None:
-        order = torch.from_numpy(np.random.default_rng(seed).permutation(numbers))
-        optimizer = torch.optim.Adam(model.network.parameters(), lr=LR)
-        steps = -(-len(order) // BATCH)
-        scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-        for some in order.split(BATCH):
-            optimizer.zero_grad()
-            cross_entropy(model(ids[some]), labels[some]).backward()
-            optimizer.step()
-            scheduler.step()
-
-    return cce.refit(
-        model,
-        batches,
-        validate=lambda: score(model, rows, "validation"),
-        train_network=None if isinstance(model, GMF) else train_network,
-        seed=seed,
-    )
+    return cce.refit(model, batches, validate=lambda: score(model, rows, "validation"), seed=seed, progress=False)
 
 
 def _cost(work: Callable[[], object]) -> dict[str, float]:

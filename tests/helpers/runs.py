@@ -27,7 +27,7 @@ OPTIONS: dict[str, Any] = {
     "device": "cpu",
 }
 CCE = {"method": "cce", "cluster_at": "auto"}  # int8 rows, then pointers, then refits
-NETWORK = {"bottom": [8], "top": [128]}  # large enough to be trained between refits
+NETWORK = {"bottom": [8], "top": [128]}  # of a DLRM
 
 
 def tiny_data(folder: Path, **changes: Any) -> Path:

@@ -16,7 +16,7 @@ import torch
 import cce
 from cce.collection import EmbeddingCollection
 from cce.distributed import Ranks, broadcast, check_same, gather_rows, init_distributed, sum_over_ranks
-from cce.reclustering import ClusterSchedule, Refit, cross_entropy
+from cce.reclustering import ClusterSchedule, Refit, Source
 from cce.training import Trainer
 from cce.training.stopping import DivergedError
 from helpers.ratings import Ratings, make_model
@@ -112,22 +112,20 @@ RUNS = {name: EVERY_STEP | changes for name, changes in CHANGES.items()}
 def refit(ranks, data, out):
     """Each process passes over half of the rows, and all have what one alone has."""
     model, rows = make_model("gmf", method="cce"), Ratings(2_000)
-    read = []
-
-    class Watched(Ratings):
-        def fetch(self, numbers):
-            read.append(numbers)
-            return super().fetch(numbers)
-
     alone = copy.deepcopy(model)
-    Refit(alone, rows, folds=1).round(generator=torch.Generator().manual_seed(0), ranks=Ranks())
-    Refit(model, Watched(2_000), folds=1).round(generator=torch.Generator().manual_seed(0))
+
+    def losses(logits, batch):
+        return torch.nn.functional.binary_cross_entropy_with_logits(logits, batch.labels, reduction="none")
+
+    def source(model, numbers):
+        return Source(model, lambda: [rows.fetch(numbers)], forward=lambda batch: (model(batch), batch), loss=losses)
+
+    Refit(source(alone, np.arange(2_000))).round(generator=torch.Generator().manual_seed(0), ranks=Ranks())
+    Refit(source(model, np.arange(ranks.rank, 2_000, 2))).round(generator=torch.Generator().manual_seed(0))
     check_same(model.state_dict())
-    mine = np.unique(np.concatenate(read))
-    assert mine.tolist() == list(range(ranks.rank, 2_000, 2))
     batch = rows.fetch(np.arange(2_000))
     with torch.no_grad():
-        expected, found = (float(cross_entropy(each(batch), batch).mean()) for each in (alone, model))
+        expected, found = (float(losses(each(batch), batch).mean()) for each in (alone, model))
     assert found == pytest.approx(expected, abs=1e-3)
 
 

@@ -118,10 +118,14 @@ def test_a_refit_learns_pointers_through_the_model(name, tmp_path):
         table.fit_to(torch.randn(table.num_embeddings, 16, generator=torch.Generator().manual_seed(1)))
     cce.finalize(tables)
     model = made(name, data.schema, tables, batch_norm=True, dropout=0.5)
-    refit = cce.reclustering.Refit(model, data.rows("train"))
-    assert refit.features == ["c0", "c1"]
-    events = refit.round(generator=torch.Generator().manual_seed(0))
-    assert all(event.churn > 0 for event in events.values())
+    report = cce.refit(
+        model,
+        lambda: data.loader("train", batch_size=200, shuffle=False),
+        forward=lambda batch: (model(batch), batch.labels),
+        rounds=1,
+    )
+    assert len(report.rounds[1].tables) == 2
+    assert all(event.churn > 0 for event in report.rounds[1].tables.values())
     batch = next(iter(data.loader("train", batch_size=16)))
     assert bool(model(batch).isfinite().all())
     assert model.training  # the refit left the mode as it was

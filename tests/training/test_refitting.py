@@ -2,16 +2,14 @@
 
 import os
 import signal
-from itertools import pairwise
 
 import pytest
 import torch
 
-from cce.embeddings import Finalizable
-from cce.reclustering import Fold
 from cce.run_folder import RunFolder
 from cce.training import Trainer, count_ids
 from cce.training.checkpoint import checkpoint_path, list_checkpoints, read_checkpoint
+from cce.training.monitoring import Progress
 from cce.training.refit_phase import RefitPhase
 from cce.training.session import Session
 from helpers.runs import CCE, NETWORK, tiny_config, tiny_data
@@ -55,52 +53,30 @@ def test_the_tables_are_those_of_refits(whole):
     assert not [line for line in RunFolder(whole[0]).read_log() if line["kind"] == "cluster"]
 
 
-def network_of(model):
-    return {name: value.clone() for name, value in model.state_dict().items() if name.startswith(("bottom", "top"))}
+def test_the_network_stays_as_it_is(data, tmp_path, monkeypatch):
+    networks = []
 
+    def watched(self, refit_tables=RefitPhase.refit_tables):
+        found = refit_tables(self)
+        model = self.session.model.state_dict()
+        networks.append({name: value.clone() for name, value in model.items() if name.startswith(("bottom", "top"))})
+        return found
 
-@pytest.mark.parametrize("has_network", [False, True])
-def test_the_network_is_trained_between_rounds_on_its_own_rows_and_not_after_the_last(
-    data, tmp_path, monkeypatch, has_network
-):
-    networks, folds, train_network = [], [], RefitPhase.train_network
-
-    def watched_round(self, turn, refit_tables=RefitPhase.refit_tables):
-        networks.append(network_of(self.session.model))
-        return refit_tables(self, turn)
-
-    def watched_training(self, fold, seed):
-        session = self.session
-        tables = {name: value.clone() for name, value in session.model.tables.state_dict().items()}
-        folds.append(fold)
-        train_network(self, fold, seed)
-        after = session.model.tables.state_dict()
-        changed = {name.split(".")[1] for name in tables if not torch.equal(tables[name], after[name])}
-        assert changed.isdisjoint(self.refit.features)  # but the full table may change
-        assert changed
-        anchors = {id(table.anchor) for table in session.model.modules() if isinstance(table, Finalizable)}
-        assert all(parameter.requires_grad for parameter in session.model.parameters() if id(parameter) not in anchors)
-
-    monkeypatch.setattr(RefitPhase, "refit_tables", watched_round)
-    monkeypatch.setattr(RefitPhase, "train_network", watched_training)
-    size = {} if has_network else {"model_options": {"bottom": [8], "top": [8]}}
-    trainer = Trainer(tiny_config(data, **REFITS | size), tmp_path / "run")
-    trainer.run()
-    networks.append(network_of(trainer.session.model))
-    assert folds == ([Fold(2, 3)] * 2 if has_network else [])
-    is_same = [all(torch.equal(a[n], b[n]) for n in a) for a, b in pairwise(networks)]
+    monkeypatch.setattr(RefitPhase, "refit_tables", watched)
+    Trainer(tiny_config(data, **REFITS), tmp_path / "run").run()
+    assert len(networks) == 3
     assert len(networks[0]) == 8
-    assert is_same == ([False, False, True] if has_network else [True, True, True])
+    assert all(torch.equal(each[name], networks[0][name]) for each in networks for name in networks[0])
 
 
 @pytest.mark.parametrize("stop_in", [0, 1])
 def test_a_run_that_was_stopped_in_a_round_ends_with_the_same_bits(whole, data, tmp_path, monkeypatch, stop_in):
     refit_tables = RefitPhase.refit_tables
 
-    def refit_and_signal(self, turn):
+    def refit_and_signal(self):
         if self.num_rounds == stop_in:
             os.kill(os.getpid(), signal.SIGINT)
-        return refit_tables(self, turn)
+        return refit_tables(self)
 
     monkeypatch.setattr(RefitPhase, "refit_tables", refit_and_signal)
     with pytest.raises(KeyboardInterrupt, match=f"saved after step {15 + stop_in}; resume with"):
@@ -114,8 +90,8 @@ def test_a_run_that_was_stopped_in_a_round_ends_with_the_same_bits(whole, data, 
 def test_a_run_that_died_in_a_round_ends_with_the_same_bits(whole, data, tmp_path, monkeypatch):
     refit_tables = RefitPhase.refit_tables
 
-    def refit_and_die(self, turn):
-        found = refit_tables(self, turn)
+    def refit_and_die(self):
+        found = refit_tables(self)
         if self.num_rounds == 2:
             raise OSError("the machine went off")
         return found
@@ -139,16 +115,27 @@ def test_a_run_that_is_cut_short_is_finalized_and_refitted_if_asked(data, tmp_pa
     assert [scores["step"] for scores in record.curve] == steps
 
 
-def test_ctrl_c_ends_refits_that_are_shown_and_keeps_the_best(data, tmp_path, monkeypatch, capsys):
-    """In the second round, whose first group of tables has already changed."""
-    saw_rows = RefitPhase.saw_rows
+def interrupt_round(monkeypatch, number):
+    """Send Ctrl-C in a round, once it has read a batch."""
+    update = Progress.update
 
-    def saw_and_signalled(self, number):
-        if self.num_rounds == 1 and self._rows_read > 200:
+    def update_and_signal(self, rows, **notes):
+        update(self, rows, **notes)
+        if self.is_refit == number:
             os.kill(os.getpid(), signal.SIGINT)
-        saw_rows(self, number)
 
-    monkeypatch.setattr(RefitPhase, "saw_rows", saw_and_signalled)
+    def watched(self, refit_tables=RefitPhase.refit_tables):
+        self.trainer.progress.is_refit = self.num_rounds + 1
+        return refit_tables(self)
+
+    monkeypatch.setattr(Progress, "is_refit", 0, raising=False)
+    monkeypatch.setattr(Progress, "update", update_and_signal)
+    monkeypatch.setattr(RefitPhase, "refit_tables", watched)
+    monkeypatch.setattr("cce.training.refit_phase.BATCH_ROWS", 64)
+
+
+def test_ctrl_c_ends_refits_that_are_shown_and_keeps_the_best(data, tmp_path, monkeypatch, capsys):
+    interrupt_round(monkeypatch, 2)
     record = Trainer(tiny_config(data, **REFITS), tmp_path / "run", progress=True).run()
     assert [scores["step"] for scores in record.curve] == [14, 15]
     assert RunFolder(tmp_path / "run").is_finished
@@ -164,119 +151,62 @@ def test_ctrl_c_ends_refits_that_are_shown_and_keeps_the_best(data, tmp_path, mo
     assert model_bits(tmp_path / "run") == (step, bits)
 
 
-def test_ctrl_c_without_validation_rows_keeps_the_tables_before_refits(tmp_path, monkeypatch, capsys):
-    """A round on a part of the rows is not what to end with."""
-    data, saw_rows = tiny_data(tmp_path / "data"), RefitPhase.saw_rows
-
-    def saw_and_signalled(self, number):
-        if self.num_rounds == 1:
-            os.kill(os.getpid(), signal.SIGINT)
-        saw_rows(self, number)
-
-    monkeypatch.setattr(RefitPhase, "saw_rows", saw_and_signalled)
+def test_ctrl_c_without_validation_rows_keeps_the_last_whole_round(tmp_path, monkeypatch, capsys):
+    data = tiny_data(tmp_path / "data")
+    interrupt_round(monkeypatch, 2)
     monkeypatch.setattr(Session, "has_rows", lambda self, split: split != "validation")
     trainer = Trainer(tiny_config(data, **REFITS), tmp_path / "run", progress=True)
     trainer.run()
     assert "refits ended after round 1, as was asked" in capsys.readouterr().err
-    start = read_checkpoint(checkpoint_path(tmp_path / "run" / "checkpoints", 14)).model
-    assert all(torch.equal(trainer.model.state_dict()[name], value) for name, value in start.items())
+    last = read_checkpoint(checkpoint_path(tmp_path / "run" / "checkpoints", 15)).model
+    assert all(torch.equal(trainer.model.state_dict()[name], value) for name, value in last.items())
 
 
 AUTO = REFITS | {"refits": "auto", "epochs": 3}
 
 
-def watch_rounds(monkeypatch, *, trial_score, train=5.0):
-    """A list of what each round is, as they come. Training took `train` seconds, and all refits so far 1.
-
-    trial_score: the validation score that the trial is said to have.
-    """
-    turns, refit_tables, end_event, validate = [], RefitPhase.refit_tables, Trainer.end_event, Trainer.validate
-
-    def watched(self, turn):
-        turns.append(("all" if turn.use_all_rows else "part") + " from the start" * turn.from_start)
-        if turn.from_start and self.num_rounds:
-            saved = read_checkpoint(checkpoint_path(self.trainer.folder.checkpoints, self.start_step)).model
-            now = self.session.model.state_dict()
-            assert all(torch.equal(now[name], value) for name, value in saved.items())
-            assert not self.refit.priors
-        return refit_tables(self, turn)
+def watch_rounds(monkeypatch, scores, *, train=5.0):
+    """Let rounds have these validation scores; training took `train` seconds, and each round 1."""
+    end_event, validate = Trainer.end_event, Trainer.validate
 
     def timed(self, what):
-        self.session.stopwatch.seconds |= {"train": train, "refit": 1.0}
+        if self.refitting.num_rounds:
+            self.session.stopwatch.seconds |= {"train": train, "refit": float(self.refitting.num_rounds)}
         end_event(self, what)
 
     def scored(self):
         validate(self)
-        if trial_score is not None and self.refitting.num_rounds == 1:
-            self.session.curve[-1]["bce"] = trial_score
+        if number := self.refitting.num_rounds:
+            self.session.curve[-1]["bce"] = scores[number - 1]
 
-    monkeypatch.setattr("cce.training.refit_phase.ROUND_EPOCHS", 0.1)
-    monkeypatch.setattr(RefitPhase, "refit_tables", watched)
+    monkeypatch.setattr("cce.training.refit_phase.PASS_EPOCHS", 0.1)
     monkeypatch.setattr(Trainer, "end_event", timed)
     monkeypatch.setattr(Trainer, "validate", scored)
-    return turns
 
 
-def test_refits_that_nobody_asked_for_begin_with_a_trial_and_go_on_to_a_round_on_all_rows(
-    data, tmp_path, monkeypatch, capsys
-):
-    turns = watch_rounds(monkeypatch, trial_score=0.01)
+def test_refits_that_nobody_asked_for_go_on_while_they_gain(data, tmp_path, monkeypatch, capsys):
+    watch_rounds(monkeypatch, [0.03, 0.03, 0.01])
     record = Trainer(tiny_config(data, **AUTO), tmp_path / "run", progress=True).run()
-    assert turns == ["all", "part from the start", "part", "part", "all"]
-    assert [scores["step"] for scores in record.curve] == [40, 41, 42, 43, 44, 45]
+    assert [scores["step"] for scores in record.curve] == [40, 41, 42]
     said = capsys.readouterr().err
-    assert "a trial round of refits follows, as at most 4 tables have pointers: about " in said
-    # one on all rows, three on a third of them, and three times a third of an epoch for the network
-    assert "4 rounds of refits follow, as at most 4 tables have pointers: about 3.7 s." in said
-    assert "no more refits: all rounds are done" in said
-
-
-def test_a_trial_that_gains_nothing_is_the_only_round(data, tmp_path, monkeypatch, capsys):
-    turns = watch_rounds(monkeypatch, trial_score=9.0)
-    record = Trainer(tiny_config(data, **AUTO), tmp_path / "run", progress=True).run()
-    assert turns == ["all"]
-    assert [scores["step"] for scores in record.curve] == [40, 41]
-    assert "no more refits: the trial round did not improve the score" in capsys.readouterr().err
+    assert "up to 3 rounds of refits follow, as at most 4 tables have pointers: about " in said
+    assert "no more refits: round 2 gained too little" in said
+    assert ", the best by validation" in said
+    assert Trainer.resume(tmp_path / "run").run().curve == record.curve  # nothing is left to do
 
 
 def test_rounds_that_would_take_longer_than_training_are_not_begun(data, tmp_path, monkeypatch, capsys):
-    """So that no run ends with a round on a part of the rows."""
-    turns = watch_rounds(monkeypatch, trial_score=0.01, train=4.0)  # 3.3 would follow the first, of 1
+    watch_rounds(monkeypatch, [0.03, 0.02, 0.01], train=2.5)  # two rounds of 1
     record = Trainer(tiny_config(data, **AUTO), tmp_path / "run", progress=True).run()
-    assert turns == ["all"]
-    assert len(record.curve) == 2
-    assert "no more refits: they would take about " in capsys.readouterr().err
-    assert Trainer.resume(tmp_path / "run").run().curve == record.curve  # nothing is left to do
-    monkeypatch.setattr("cce.training.refit_phase.ROUND_EPOCHS", 100.0)
+    assert len(record.curve) == 3
+    assert "no more refits: a round takes about 1.0 s, and all of them may take" in capsys.readouterr().err
+    monkeypatch.setattr("cce.training.refit_phase.PASS_EPOCHS", 100.0)
     record = Trainer(tiny_config(data, **AUTO), tmp_path / "none", progress=True).run()
     assert [scores["step"] for scores in record.curve] == [40]
-    assert "no refits: they would take about " in capsys.readouterr().err
+    assert "no refits: a round takes about " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("asked", [1, 2])
-def test_so_many_rounds_as_were_asked_for_whatever_they_take_and_the_last_on_all_rows(
-    data, tmp_path, monkeypatch, asked
-):
-    turns = watch_rounds(monkeypatch, trial_score=9.0, train=1e-9)
-    Trainer(tiny_config(data, **REFITS | {"refits": asked}), tmp_path / "run").run()
-    assert turns == [["all from the start"], ["part from the start", "all"]][asked - 1]
-
-
-@pytest.mark.parametrize("stop_in", [1, 3])
-def test_a_stopped_run_goes_on_with_the_rounds_that_are_left(data, tmp_path, monkeypatch, stop_in):
-    turns = watch_rounds(monkeypatch, trial_score=0.01)
-    whole = Trainer(tiny_config(data, **AUTO), tmp_path / "whole").run()
-    refit_tables = RefitPhase.refit_tables
-
-    def refit_and_signal(self, turn):
-        if self.num_rounds == stop_in:
-            os.kill(os.getpid(), signal.SIGINT)
-        return refit_tables(self, turn)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(RefitPhase, "refit_tables", refit_and_signal)
-        with pytest.raises(KeyboardInterrupt, match="resume with"):
-            Trainer(tiny_config(data, **AUTO), tmp_path / "run").run()
-    assert Trainer.resume(tmp_path / "run").run().curve == whole.curve
-    assert turns[:5] == turns[5:]
-    assert model_bits(tmp_path / "run") == model_bits(tmp_path / "whole")
+def test_so_many_rounds_as_were_asked_for_whatever_they_take(data, tmp_path, monkeypatch):
+    watch_rounds(monkeypatch, [9.0, 9.0], train=1e-9)
+    record = Trainer(tiny_config(data, **REFITS | {"refits": 2}), tmp_path / "run").run()
+    assert len(record.curve) == 3

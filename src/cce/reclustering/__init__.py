@@ -4,34 +4,20 @@ When to cluster, what becomes of the optimizer's state and of averaged copies, a
 """
 
 from cce.reclustering.averages import restart_average
-from cce.reclustering.refit import (
-    Fold,
-    NextRound,
-    NumRounds,
-    Refit,
-    RefitEvent,
-    Rows,
-    Source,
-    check_rounds,
-    cross_entropy,
-    next_round,
-)
+from cce.reclustering.refit import NumRounds, Refit, RefitEvent, Source, check_rounds, most_rounds, why_stop
 from cce.reclustering.repair import POLICIES, repair_optimizer
 from cce.reclustering.schedule import ClusterSchedule
 
 __all__ = [
     "POLICIES",
     "ClusterSchedule",
-    "Fold",
-    "NextRound",
     "NumRounds",
     "Refit",
     "RefitEvent",
-    "Rows",
     "Source",
     "check_rounds",
-    "cross_entropy",
-    "next_round",
+    "most_rounds",
     "repair_optimizer",
     "restart_average",
+    "why_stop",
 ]

@@ -12,9 +12,9 @@ from torch.optim import Optimizer
 from cce.checks import check_choice
 from cce.collection import EmbeddingCollection
 from cce.data import PreparedData, unseen_shares
-from cce.embeddings import Clusterable, Embedding, Finalizable
+from cce.embeddings import Embedding, Finalizable
 from cce.optim import SGD, Adagrad, Adam, AdamW
-from cce.reclustering import ClusterSchedule, Refit, Rows
+from cce.reclustering import ClusterSchedule
 from cce.training.model import make_model
 from cce.training.resolving import ResolvedConfig, count_ids
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from cce.schema import Schema
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "adagrad": Adagrad, "sgd": SGD}
-NETWORK_PARAMS = 1000  # a model with fewer beside its tables has no network
 
 
 def build_model(config: ResolvedConfig, schema: Schema) -> nn.Module:
@@ -56,25 +55,6 @@ def shares_without_row(model: nn.Module, data: PreparedData) -> dict[str, dict[s
     """By split and feature, the share of occurrences of ids that have no row, or that training rows do not have."""
     least = {name: table.rows.min_count for name, table in int8_tables(model).items()}
     return unseen_shares(data.path, data.splits, data.schema, least=least)
-
-
-def build_refit(config: ResolvedConfig, model: nn.Module, rows: Rows) -> Refit | None:
-    """What refits the tables after training; None for nothing, as where every table is small enough to be full.
-
-    A network is trained between rounds, on a third of the rows.
-    """
-    if not config.refits:
-        return None
-    has_network = _has_network(model)
-    refit = Refit(model, rows, folds=2 + has_network, spare_fold=has_network)
-    return refit if refit.features else None
-
-
-def _has_network(model: nn.Module) -> bool:
-    """Whether there is more to train between refits than a few factors."""
-    tables = (module for module in model.modules() if isinstance(module, Clusterable | Finalizable))
-    of_tables = {id(parameter) for table in tables for parameter in table.parameters()}
-    return sum(p.numel() for p in model.parameters() if id(p) not in of_tables) >= NETWORK_PARAMS
 
 
 def build_schedule(config: ResolvedConfig, model: nn.Module, optimizer: Optimizer) -> ClusterSchedule | None:

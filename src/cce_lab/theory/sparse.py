@@ -19,7 +19,7 @@ With exact refits there is no sketch. With all other ids fixed, the row that id 
     w_i = t_i + x_iᵀ(Y − XT) / ‖x_i‖²        x_i: the column of X that belongs to the id
 
 A step asks every id, clusters the answers, `A = kmeans(W)`, and fits the codebook. This is the refit of
-`cce.reclustering.Refit`, on a problem where it has a closed form.
+`cce.refit`, on a problem where it has a closed form.
 """
 
 from __future__ import annotations

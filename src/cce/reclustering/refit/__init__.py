@@ -1,19 +1,7 @@
 """Refit: pointers and codebooks fitted to each id's own training rows."""
 
-from cce.reclustering.refit.refit import Refit
-from cce.reclustering.refit.rounds import NextRound, NumRounds, check_rounds, next_round
-from cce.reclustering.refit.sources import Fold, Rows, Source, cross_entropy
-from cce.reclustering.refit.step import RefitEvent
+from cce.reclustering.refit.coding import RefitEvent
+from cce.reclustering.refit.refit import NumRounds, Refit, check_rounds, most_rounds, why_stop
+from cce.reclustering.refit.sources import Source
 
-__all__ = [
-    "Fold",
-    "NextRound",
-    "NumRounds",
-    "Refit",
-    "RefitEvent",
-    "Rows",
-    "Source",
-    "check_rounds",
-    "cross_entropy",
-    "next_round",
-]
+__all__ = ["NumRounds", "Refit", "RefitEvent", "Source", "check_rounds", "most_rounds", "why_stop"]

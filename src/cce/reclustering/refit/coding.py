@@ -12,32 +12,98 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from cce.compiled import available, compile_loops
+from cce.clustering import kmeans
+from cce.compiled import compile_loops
+from cce.embeddings import CCEEmbedding, Compact
+from cce.indexing import PointerStore, blocks
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from cce.reclustering.refit.estimates import Fit
+    from cce.reclustering.refit.estimates import Prior, Quadratics
 
 SWEEPS = 2  # over several columns: the best row of one depends on those of the others
+ITERATIONS = 4  # of k-means, from the rows of the table as it is
+POINTS_PER_ROW = 32  # ids that are sampled for each row of a codebook, to say where centroids start
 
 
-def assign(fit: Fit, codebooks: Tensor) -> tuple[Tensor, Tensor]:
+@dataclass(frozen=True)
+class RefitEvent:
+    """What a refit did to one table."""
+
+    num_ids: int  # whose pointers were fitted to their own rows
+    churn: float  # share of pointers that changed
+    seconds: float
+
+
+class TableCoder:
+    """New codebooks and pointers of a table, from the estimates of its ids, block by block; the table stays as it is.
+
+    The best row of a codebook solves `(Σ A) q = Σ b` over its ids.
+    """
+
+    def __init__(
+        self, table: CCEEmbedding, sample: Quadratics, prior: Prior, generator: torch.Generator | None
+    ) -> None:
+        """sample: a block of ids of all counts."""
+        self.table = table
+        drawn = torch.randperm(len(sample.points), generator=generator)
+        drawn = drawn[sample.num_rows[drawn] > 0][: POINTS_PER_ROW * table.num_rows].sort().values
+        some = sample[drawn]
+        vectors = torch.cat([some[part].solve(prior)[0] for part in some.split()] or [some.points])
+        old = table.codebook.detach().float().cpu().view(table.num_columns, table.num_rows, -1)
+        pieces = zip(vectors.chunk(table.num_columns, dim=1), old, strict=True)
+        found = [
+            kmeans(piece.contiguous(), table.num_rows, init=init, max_iter=ITERATIONS) if len(vectors) else None
+            for piece, init in pieces
+        ]
+        self.codebooks = torch.stack(
+            [init if fit is None else fit.centroids for fit, init in zip(found, old, strict=True)]
+        )
+        shape = (*self.codebooks.shape, table.width)
+        self.hessians, self.targets = (
+            torch.zeros(shape, dtype=torch.float64),
+            torch.zeros(shape[:3], dtype=torch.float64),
+        )
+        self.pointers = torch.zeros(table.row_map.num_rows, table.num_columns, dtype=torch.int32)
+        self.num_ids = 0
+
+    def add(self, rows: slice, quadratics: Quadratics, prior: Prior) -> None:
+        """Code the ids in some rows of the table."""
+        self.num_ids += int((quadratics.num_rows > 0).sum())
+        own = self.pointers[rows]
+        for some in quadratics.split():
+            part = quadratics[some]
+            own[some], targets = assign(part.solve(prior)[0], hessians := part.hessians(prior), self.codebooks)
+            _add_ids(hessians.numpy(), own[some].numpy(), targets.numpy(), self.hessians.numpy(), self.targets.numpy())
+
+    def compact(self) -> tuple[Compact, float]:
+        """What the table is to become, and the share of pointers that change; rows without ids stay as they are."""
+        table = self.table
+        is_empty = (self.hessians == 0).flatten(2).all(2)
+        matrices = torch.where(is_empty[..., None, None], torch.eye(table.width).double(), self.hessians)
+        solved = torch.linalg.solve(matrices, self.targets.unsqueeze(3)).squeeze(3).to(self.codebooks)
+        store = PointerStore(table.row_map.num_rows, table.num_columns, table.num_rows)
+        for rows in blocks(table.row_map.num_rows):
+            store.write(int(rows[0]), self.pointers[rows].long())
+        pairs = zip(table.pointers.store.blocks(), store.blocks(), strict=True)
+        changed = sum(int((before != after).sum()) for before, after in pairs)
+        compact = Compact(torch.where(is_empty.unsqueeze(2), self.codebooks, solved), store, 0.0)
+        return compact, changed / max(1, store.num_ids * store.num_columns)
+
+
+def assign(vectors: Tensor, hessians: Tensor, codebooks: Tensor) -> tuple[Tensor, Tensor]:
     """The rows `(n, columns)` in `codebooks` `(columns, rows, width)` of each id, and the `b` of each column.
 
     Column after column, the others fixed: `q` costs `qᵀ A q - 2 qᵀ b`, and `b` `(n, columns, width)` is returned.
     """
-    squares = (codebooks.unsqueeze(3) * codebooks.unsqueeze(2)).flatten(2)  # (columns, rows, width²)
-    return (_assign_in_loops if available else _assign_plain)(fit, codebooks, squares)
-
-
-def _assign_in_loops(fit: Fit, codebooks: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
     num_columns, _, width = codebooks.shape
-    codes = torch.zeros(len(fit.vectors), num_columns, dtype=torch.int64)
-    targets = torch.empty(len(fit.vectors), num_columns, width)
+    squares = (codebooks.unsqueeze(3) * codebooks.unsqueeze(2)).flatten(2)  # (columns, rows, width²)
+    codes = torch.zeros(len(vectors), num_columns, dtype=torch.int32)
+    targets = torch.empty(len(vectors), num_columns, width)
     _assign_ids(
-        fit.vectors.contiguous().numpy(),
-        fit.hessians.contiguous().numpy(),
+        vectors.contiguous().numpy(),
+        hessians.contiguous().numpy(),
         codebooks.contiguous().numpy(),
         codebooks.transpose(1, 2).contiguous().numpy(),
         squares.transpose(1, 2).contiguous().numpy(),
@@ -45,69 +111,6 @@ def _assign_in_loops(fit: Fit, codebooks: Tensor, squares: Tensor) -> tuple[Tens
         targets.numpy(),
     )
     return codes, targets
-
-
-def _assign_plain(fit: Fit, codebooks: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
-    num_columns, _, width = codebooks.shape
-    left = torch.zeros_like(fit.vectors)  # what the rows of an id leave of its vector; nothing is assigned yet
-    codes = torch.zeros(len(fit.vectors), num_columns, dtype=torch.int64)
-    for _ in range(SWEEPS if num_columns > 1 else 1):
-        for column in range(num_columns):
-            own = slice(column * width, (column + 1) * width)
-            targets = _targets(fit, left, own)
-            cost = fit.hessians_of(own).flatten(1) @ squares[column].T - 2 * targets @ codebooks[column].T
-            codes[:, column] = cost.argmin(1)
-            left[:, own] = fit.vectors[:, own] - codebooks[column][codes[:, column]]
-    columns = [slice(at * width, (at + 1) * width) for at in range(num_columns)]
-    return codes, torch.stack([_targets(fit, left, own) for own in columns], dim=1)
-
-
-def _targets(fit: Fit, left: Tensor, own: slice) -> Tensor:
-    """`b` of a column: the Hessian times its vector, and times what the other columns leave for it."""
-    error = left.clone()
-    error[:, own] = fit.vectors[:, own]
-    return torch.einsum("nij,nj->ni", fit.hessians[:, own, :], error[:, fit.block_of(own)])
-
-
-@dataclass(frozen=True)
-class CodebookSums:
-    """What the ids of each row add up to: the best row solves `(Σ A) q = Σ b`."""
-
-    hessians: Tensor  # (columns, rows, width, width) float64
-    targets: Tensor  # (columns, rows, width) float64
-
-    @classmethod
-    def zeros(cls, codebooks: Tensor) -> CodebookSums:
-        """Of no ids yet."""
-        num_columns, num_rows, width = codebooks.shape
-        shape = (num_columns, num_rows, width, width)
-        return cls(torch.zeros(shape, dtype=torch.float64), torch.zeros(shape[:3], dtype=torch.float64))
-
-    def assign(self, fit: Fit, codebooks: Tensor) -> Tensor:
-        """The rows of some ids, which are added to them."""
-        codes, targets = assign(fit, codebooks)
-        self.add(fit, codes, targets)
-        return codes
-
-    def add(self, fit: Fit, codes: Tensor, targets: Tensor) -> None:
-        """Add some ids to the rows that they were assigned to."""
-        if available:
-            added = fit.hessians.contiguous().numpy(), codes.numpy(), targets.numpy()
-            _add_ids(*added, self.hessians.numpy(), self.targets.numpy())
-            return
-        width = self.targets.shape[2]
-        for column in range(codes.shape[1]):
-            own = slice(column * width, (column + 1) * width)
-            rows = codes[:, column]
-            self.hessians[column].index_add_(0, rows, fit.hessians_of(own).double())
-            self.targets[column].index_add_(0, rows, targets[:, column].double())
-
-    def solve(self, codebooks: Tensor) -> Tensor:
-        """The best rows for the ids that point to them; rows without ids stay as they are."""
-        is_empty = (self.hessians == 0).flatten(2).all(2)
-        matrices = torch.where(is_empty[..., None, None], torch.eye(codebooks.shape[2]).double(), self.hessians)
-        solved = torch.linalg.solve(matrices, self.targets.unsqueeze(3)).squeeze(3).to(codebooks)
-        return torch.where(is_empty.unsqueeze(2), codebooks, solved)
 
 
 @compile_loops
@@ -139,30 +142,28 @@ def _assign_ids(
 
 @compile_loops
 def _target(vector: np.ndarray, hessian: np.ndarray, left: np.ndarray, start: int, own: np.ndarray) -> None:
-    block_dim = hessian.shape[1]
-    block = start - start % block_dim
     for i in range(len(own)):
         own[i] = 0
-        for j in range(block_dim):
-            is_own = start <= block + j < start + len(own)
-            own[i] += hessian[start + i, j] * (vector[block + j] if is_own else left[block + j])
+        for j in range(len(vector)):
+            is_own = start <= j < start + len(own)
+            own[i] += hessian[start + i, j] * (vector[j] if is_own else left[j])
 
 
 @compile_loops
 def _cheapest(
     hessian: np.ndarray, start: int, own: np.ndarray, by_width: np.ndarray, squares: np.ndarray, cost: np.ndarray
 ) -> int:
-    width, first = len(own), start % hessian.shape[1]
+    width = len(own)
     cost[:] = 0
     for i in range(width):
         twice = own[i] + own[i]
         for row in range(len(cost)):
             cost[row] -= twice * by_width[i, row]
         for j in range(i):  # hessians are symmetric
-            twice = hessian[start + i, first + j] + hessian[start + i, first + j]
+            twice = hessian[start + i, start + j] + hessian[start + i, start + j]
             for row in range(len(cost)):
                 cost[row] += twice * squares[i * width + j, row]
-        once = hessian[start + i, first + i]
+        once = hessian[start + i, start + i]
         for row in range(len(cost)):
             cost[row] += once * squares[i * width + i, row]
     best = 0
@@ -177,12 +178,10 @@ def _add_ids(
     hessians: np.ndarray, codes: np.ndarray, targets: np.ndarray, total: np.ndarray, total_targets: np.ndarray
 ) -> None:
     num_columns, width = targets.shape[1:]
-    block_dim = hessians.shape[2]
     for place in range(len(codes)):
         for column in range(num_columns):
             row, start = codes[place, column], column * width
-            first = start % block_dim
             for i in range(width):
                 total_targets[column, row, i] += targets[place, column, i]
                 for j in range(width):
-                    total[column, row, i, j] += hessians[place, start + i, first + j]
+                    total[column, row, i, j] += hessians[place, start + i, start + j]

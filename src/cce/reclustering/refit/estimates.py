@@ -2,30 +2,70 @@
 
 With the Jacobian `J` of a row's output in the id's vector, the loss is nearly quadratic with the Gauss-Newton Hessian
 `A = Λ + Σ l'' J Jᵀ`, and its minimum is one step away. The prior is learned from the ids themselves (EM) and has no
-setting.
+setting. What is held of an id is the lower triangle of its Hessian (136 of 256 values for 16 dimensions) and its
+gradient.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from cce.reclustering.refit.blocks import (
-    block_diagonal,
-    block_dim_of,
-    cholesky,
-    diagonal_blocks,
-    pack,
-    solve_completed,
-    unpack,
-)
+from cce.compiled import compile_loops
+from cce.distributed import Ranks, sum_over_ranks
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from cce.reclustering.refit.lookups import Found
 
 SMALLEST_VARIANCE = 1e-6
 SMALLEST_SHARE = 1e-4  # of the largest variance: a flatter prior than float32 can tell apart has no Cholesky factor
 SOLVED = 1 << 9  # ids whose Hessians are written out at a time
+DAMPING = (1e-6, 1e-4, 1e-2)  # of the mean diagonal, added where a matrix has no Cholesky factor
+STAYS = 1e30  # a diagonal so large that nothing moves
+EM_STEPS = 4
+
+
+def packed_size(dim: int) -> int:
+    """Values of a lower triangle, whose rows follow each other."""
+    return dim * (dim + 1) // 2
+
+
+def unpack(packed: Tensor, dim: int) -> Tensor:
+    """Lower triangles `(n, packed_size)` to symmetric matrices `(n, dim, dim)`."""
+    matrices = torch.empty(len(packed), dim, dim)
+    _unpack(packed.numpy(), matrices.numpy())
+    return matrices
+
+
+@compile_loops
+def _unpack(packed: np.ndarray, matrices: np.ndarray) -> None:
+    for index in range(len(packed)):
+        at = 0
+        for i in range(matrices.shape[1]):
+            for j in range(i + 1):
+                matrices[index, i, j] = matrices[index, j, i] = packed[index, at]
+                at += 1
+
+
+def cholesky(matrices: Tensor) -> Tensor:
+    """Cholesky factors `(n, d, d)`: damped where there are none, and where that fails so large that ids stay."""
+    lower, info = torch.linalg.cholesky_ex(matrices)
+    for damping in (*DAMPING, None):
+        bad = (info > 0) | ~lower.diagonal(dim1=-2, dim2=-1).isfinite().all(-1)  # what is not finite reaches it
+        if not bool(bad.any()):
+            break
+        own, eye = matrices[bad], torch.eye(matrices.shape[-1])
+        mean = own.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None].clamp(min=1e-12)
+        tried = STAYS * eye.expand_as(own) if damping is None else own + damping * mean * eye
+        lower[bad], info[bad] = torch.linalg.cholesky_ex(tried)
+    factors: Tensor = lower
+    return factors
 
 
 @dataclass(frozen=True)
@@ -45,139 +85,114 @@ class Prior:
     def learned(cls, vectors: Tensor, unknown: Tensor) -> Prior:
         """The M step: the covariance of the vectors plus their mean posterior covariance.
 
-        unknown: the mean of the inverse Hessians, `(blocks, block_dim, block_dim)`. Blocks are independent.
+        unknown: the mean of the inverse Hessians.
         """
-        dim = vectors.shape[1]
-        covariance = torch.cov(vectors.T, correction=0).reshape(dim, dim)
-        blocks = diagonal_blocks(covariance, unknown.shape[1]).view_as(unknown)
-        precision = block_diagonal(_inverse(each) for each in blocks + unknown)
+        covariance = torch.cov(vectors.T, correction=0).reshape(unknown.shape) + unknown
+        variances, axes = torch.linalg.eigh(covariance.double())
+        floor = max(float(variances[-1]) * SMALLEST_SHARE, SMALLEST_VARIANCE)  # no direction hardly varies
+        precision = (axes / variances.clamp(min=floor)) @ axes.T
         return cls(vectors.mean(0), precision.float().contiguous())  # as it is when it was saved and read again
-
-    def cost(self, vectors: Tensor) -> Tensor:
-        """`½ (v - μ)ᵀ Λ (v - μ)` of each vector."""
-        return (self.gradient(vectors) * (vectors - self.mean)).sum(1) / 2
 
     def gradient(self, vectors: Tensor) -> Tensor:
         """`Λ (v - μ)` of each vector."""
         return (vectors - self.mean) @ self.precision
 
 
-def _inverse(covariance: Tensor) -> Tensor:
-    """In float64, with no direction that hardly varies."""
-    variances, axes = torch.linalg.eigh(covariance.double())
-    floor = max(float(variances[-1]) * SMALLEST_SHARE, SMALLEST_VARIANCE)
-    inverse: Tensor = (axes / variances.clamp(min=floor)) @ axes.T
-    return inverse
-
-
-@dataclass(frozen=True)
-class Fit:
-    """The estimates of a few ids, with Hessians written out."""
-
-    ids: Tensor
-    vectors: Tensor  # (n, embedding_dim)
-    hessians: Tensor  # (n, embedding_dim, block_dim): diagonal blocks of the loss's with the prior
-
-    def block_of(self, own: slice) -> slice:
-        """The dimensions of the block that these lie in."""
-        block_dim = self.hessians.shape[2]
-        start = own.start - own.start % block_dim
-        return slice(start, start + block_dim)
-
-    def hessians_of(self, own: slice) -> Tensor:
-        """Of some dimensions of a block, with each other."""
-        start = self.block_of(own).start
-        return self.hessians[:, own, own.start - start : own.stop - start]
-
-
-@dataclass(frozen=True)
-class Estimates:
-    """The estimates of many ids, with packed Hessians."""
-
-    ids: Tensor
-    vectors: Tensor  # (n, embedding_dim)
-    packed: Tensor  # (n, packed_size): the Hessians
-    num_rows: Tensor  # (n): training rows of each id
-
-    def split(self) -> Iterator[Fit]:
-        """A few ids at a time."""
-        for start in range(0, len(self.ids), SOLVED):
-            some = slice(start, start + SOLVED)
-            yield Fit(self.ids[some], self.vectors[some], unpack(self.packed[some], self.vectors.shape[1]))
-
-
 @dataclass(frozen=True)
 class Quadratics:
     """The losses of some ids around their vectors, nearly: `L + gᵀ (v - p) + ½ (v - p)ᵀ A (v - p)`, without the prior.
 
-    num_moving: how many ids of a row move at once, in the mean of the rows of an id. If they know nothing of each
-        other, `m` of them overshoot as if Hessians were `√m` times as large (and `m` times, if they all say the same),
-        so each goes to the minimum of a quadratic as steep as that.
+    moving: how many vectors of a row move at once, in the mean; 1 if ids move one at a time. Where `m` of them say the
+        same they overshoot `m` times, so each goes to the minimum of a quadratic that is `m` times as steep.
     """
 
-    ids: Tensor
     points: Tensor  # p: (n, embedding_dim)
-    losses: Tensor  # L: (n)
     gradients: Tensor  # g: (n, embedding_dim)
-    packed: Tensor  # A: (n, packed_size), its diagonal blocks
-    num_moving: Tensor  # (n): 1 if ids move one at a time
+    packed: Tensor  # A: (n, packed_size)
     num_rows: Tensor  # (n)
-    common: Tensor | None = None  # (embedding_dim, embedding_dim): the sum of all A, if there is more than one block
+    moving: float = 1.0
 
     def __getitem__(self, some: Tensor | slice) -> Quadratics:
-        parts = {name: part[some] for name, part in vars(self).items() if name != "common"}
-        return Quadratics(**parts, common=self.common)
-
-    def minimum(self, prior: Prior) -> Tensor:
-        """Where they are least with the prior, each by itself."""
-        return self._minimum(prior, torch.ones_like(self.num_moving))
-
-    def step(self, prior: Prior) -> Tensor:
-        """Where to go if all go at once."""
-        return self._minimum(prior, self.num_moving.sqrt())
-
-    def with_prior(self, prior: Prior, vectors: Tensor) -> Estimates:
-        """Vectors, with Hessians to which the prior is added; the prior's alone if one is not finite. In place."""
-        hessians = self.packed.nan_to_num_(0, posinf=0, neginf=0)
-        return Estimates(self.ids, vectors, hessians.add_(pack(self.blocks(prior))), self.num_rows)
-
-    def blocks(self, prior: Prior) -> Tensor:
-        """The precision of a prior in the blocks of the Hessians."""
-        return diagonal_blocks(prior.precision, block_dim_of(self.packed.shape[1], self.points.shape[1]))
+        own = self.points[some], self.gradients[some], self.packed[some], self.num_rows[some]
+        return Quadratics(*own, self.moving)
 
     def split(self) -> Iterator[slice]:
-        """A few ids at a time: fewer, if their vectors are wide."""
-        dim = self.points.shape[1]
-        size = max(1, SOLVED * block_dim_of(self.packed.shape[1], dim) // dim)
-        return (slice(start, start + size) for start in range(0, len(self.ids), size))
+        """A few ids at a time."""
+        return (slice(start, start + SOLVED) for start in range(0, len(self.points), SOLVED))
 
-    def posterior_covariance(self, prior: Prior) -> Tensor:
-        """The mean inverse Hessian with the prior: `(blocks, block_dim, block_dim)`."""
-        blocks, total = self.blocks(prior), torch.zeros(())
-        shape = (-1, len(blocks) // blocks.shape[1], blocks.shape[1], blocks.shape[1])
-        for some in self.split():
-            hessians = unpack(self.packed[some], len(blocks)).add_(blocks).view(shape)
-            total = total + torch.cholesky_inverse(cholesky(hessians)).sum(0)
-        return total / len(self.ids)
+    def learn_prior(self, prior: Prior) -> Prior:
+        """EM: where the minima lie, each by itself, and how well they are known, under the prior of the last step."""
+        for _ in range(EM_STEPS):
+            vectors, total = torch.empty_like(self.points), torch.zeros_like(prior.precision)
+            for some in self.split():
+                vectors[some], lower = self[some].solve(prior, 1.0)
+                total += torch.cholesky_inverse(lower).sum(0)
+            prior = Prior.learned(vectors, total / len(self.points))
+        return prior
 
-    def _minimum(self, prior: Prior, factors: Tensor) -> Tensor:
-        """Steps from the points: an id whose Hessian cannot be solved, or is not finite, stays where it is."""
-        vectors = torch.empty_like(self.points)
-        for some in self.split():
-            points = self.points[some]
-            hessians = unpack(self.packed[some], points.shape[1]).mul_(factors[some, None, None])
-            descent = -self.gradients[some] - prior.gradient(points)
-            if self.common is None:
-                lower = cholesky(hessians.add_(prior.precision))
-                step = torch.cholesky_solve(descent.unsqueeze(2), lower).squeeze(2)
-            else:
-                step = solve_completed(hessians, self.common, self.blocks(prior), descent)
-            vectors[some] = points + torch.where(step.isfinite().all(1, keepdim=True), step, 0)
-        return vectors
+    def solve(self, prior: Prior, steepness: float | None = None) -> tuple[Tensor, Tensor]:
+        """Where they are least with the prior if all go at once, and the Cholesky factors of the Hessians.
+
+        An id whose Hessian cannot be solved, or is not finite, stays where it is.
+        """
+        factor = self.moving if steepness is None else steepness
+        hessians = unpack(self.packed, self.points.shape[1]).mul_(factor).add_(prior.precision)
+        lower = cholesky(hessians)
+        descent = -self.gradients - prior.gradient(self.points)
+        step = torch.cholesky_solve(descent.unsqueeze(2), lower).squeeze(2)
+        return self.points + torch.where(step.isfinite().all(1, keepdim=True), step, 0), lower
+
+    def hessians(self, prior: Prior) -> Tensor:
+        """With the prior, `(n, embedding_dim, embedding_dim)`; what is not finite is left out."""
+        return unpack(self.packed, self.points.shape[1]).nan_to_num_(0, posinf=0, neginf=0).add_(prior.precision)
 
 
-def learn_prior(quadratics: Quadratics, prior: Prior, num_steps: int) -> Prior:
-    """EM: where the minima lie, and how well they are known, under the prior of the last step."""
-    for _ in range(num_steps):
-        prior = Prior.learned(quadratics.minimum(prior), quadratics.posterior_covariance(prior))
-    return prior
+class Sums:
+    """Sums over the rows of each id of a table, which one pass adds to."""
+
+    def __init__(self, num_ids: int, dim: int) -> None:
+        self.packed = torch.zeros(num_ids, packed_size(dim))
+        self.gradients, self.num_rows = torch.zeros(num_ids, dim), torch.zeros(num_ids)
+        self.curvature = torch.zeros(2, dtype=torch.float64)  # of all rows, and times the vectors that move in each
+
+    def add(self, found: Found, first: Tensor, second: Tensor, num_moving: Tensor) -> None:
+        """Add rows with derivatives of their losses `(rows)` and how many vectors of each move."""
+        own = second[found.rows]
+        self.curvature += torch.stack([own.sum(), own @ num_moving[found.rows]])
+        places = found.slots.numpy(), found.jacobians.contiguous().numpy(), first[found.rows].numpy(), own.numpy()
+        _add_rows(*places, self.packed.numpy(), self.gradients.numpy(), self.num_rows.numpy())
+
+    def quadratics(self, points: Tensor, ranks: Ranks) -> Quadratics:
+        """Of the ids, from the rows of all processes."""
+        for tensor in (self.packed, self.gradients, self.num_rows, self.curvature):
+            sum_over_ranks(tensor, ranks)
+        whole, moving = self.curvature.tolist()
+        moving = max(1.0, moving / whole if whole else 1.0)
+        return Quadratics(points, self.gradients, self.packed, self.num_rows, moving)
+
+
+@compile_loops
+def _add_rows(
+    slots: np.ndarray,
+    jacobians: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
+    packed: np.ndarray,
+    gradients: np.ndarray,
+    num_rows: np.ndarray,
+) -> None:
+    for place in range(len(slots)):
+        slot = slots[place]
+        num_rows[slot] += 1
+        for i in range(gradients.shape[1]):
+            gradients[slot, i] += first[place] * jacobians[place, i]
+        _add_outer(second[place], jacobians[place], packed[slot])
+
+
+@compile_loops
+def _add_outer(factor: float, vector: np.ndarray, packed: np.ndarray) -> None:
+    """By itself, it is compiled to loops twice as fast."""
+    for i in range(len(vector)):
+        weighted, start = factor * vector[i], i * (i + 1) // 2
+        for j in range(i + 1):
+            packed[start + j] += weighted * vector[j]
