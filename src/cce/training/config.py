@@ -102,7 +102,7 @@ class TrainConfig:
     )
     tolerance: float | None = option(
         None,
-        MORE,
+        "tables",
         f"how much validation may lose when tables of {DEFAULT_METHOD} are finalized: the smallest "
         "size within it is taken (default: 0.0005)",
     )
@@ -130,7 +130,7 @@ class TrainConfig:
     )
     lr: float = option(BY_PRESET, "training", f"learning rate {_by_preset('lr')}")
     lr_schedule: str = option("constant", "training", "learning-rate schedule", choices=LR_SCHEDULES)
-    weight_decay: float = option(0.0, MORE, "weight decay of the tables (L2, as in torch.optim.Adam)")
+    weight_decay: float = option(0.0, "training", "weight decay of the tables (L2, as in torch.optim.Adam)")
     seed: int = option(0, "training", "seed of everything random")
     cluster_at: str | list[float] = option(
         AUTO,
