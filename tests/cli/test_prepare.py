@@ -4,7 +4,6 @@ import gzip
 import json
 import shlex
 import tomllib
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -59,9 +58,8 @@ def test_criteo_terabyte(tmp_path, capsys):
 
 
 def test_movielens(tmp_path, capsys):
-    with zipfile.ZipFile(tmp_path / "ml.zip", "w") as archive:
-        archive.writestr("ml-100k/u.data", "".join(f"{n % 5}\t{n}\t{1 + n % 5}\t{n}\n" for n in range(50)))
-    summary = prepared(capsys, "movielens", tmp_path / "ml.zip", tmp_path / "out", "--split", "temporal")
+    (tmp_path / "u.data").write_text("".join(f"{n % 5}\t{n}\t{1 + n % 5}\t{n}\n" for n in range(50)))
+    summary = prepared(capsys, "movielens", tmp_path / "u.data", tmp_path / "out", "--split", "temporal")
     assert summary["rows"]["left_out"] == 10
     assert summary["splits"] == {"train": 32, "validation": 4, "test": 4}
 

@@ -1,8 +1,6 @@
 """New raw rows from files, read as those of a data set were."""
 
 import gzip
-import io
-import sys
 
 import numpy as np
 import pytest
@@ -19,8 +17,8 @@ RATINGS = RawRows(
 )
 
 
-def users(rows, given, **how):
-    return [user for block in rows.blocks(given, **how) for user in words_of(block.words["user"])]
+def users(rows, given):
+    return [user for block in rows.blocks(given) for user in words_of(block.words["user"])]
 
 
 def test_lines_are_those_of_the_data_set_with_or_without_labels(tmp_path):
@@ -77,13 +75,3 @@ def test_dense_values_lie_in_float32_or_are_missing_as_they_are_when_preparing(t
     (tmp_path / "a.csv").write_text("user,age\na,\nb,nan\nc,3.4e38\n")
     (block,) = rows.blocks(tmp_path / "a.csv")
     assert np.isnan(block.numbers["age"]).tolist() == [True, True, False]
-
-
-def test_standard_input_holds_text(monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"user,film\na,1\nb,2\n")))
-    assert users(RATINGS, "-", form="csv") == ["a", "b"]
-    with pytest.raises(ValueError, match="standard input must be text: csv or tsv; got 'parquet'"):
-        users(RATINGS, "-", form="parquet")
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    with pytest.raises(ValueError, match=r"^-: it must hold rows, and it is empty\.$"):
-        users(RATINGS, "-", form="csv")

@@ -6,7 +6,6 @@ A vocabulary is compared by its values and counts, since Parquet files carry the
 import gzip
 import hashlib
 import json
-import zipfile
 
 import pyarrow.parquet as pq
 import pytest
@@ -35,9 +34,8 @@ def write_raw(folder):
         write_criteo_text(folder / "days" / f"day_{day}", 200, seed=day)
     (folder / "days" / "day_1.gz").write_bytes(gzip.compress((folder / "days" / "day_1").read_bytes()))
     (folder / "days" / "day_1").unlink()
-    with zipfile.ZipFile(folder / "ml.zip", "w") as archive:
-        ratings = (f"{n * n % 23}::{n * 7 % 41}::{1 + n % 5}::{n * 37 % 101}\n" for n in range(400))
-        archive.writestr("ml-1m/ratings.dat", "".join(ratings))
+    ratings = (f"{n * n % 23}::{n * 7 % 41}::{1 + n % 5}::{n * 37 % 101}\n" for n in range(400))
+    (folder / "ratings.dat").write_text("".join(ratings))
     write_csv(folder / "clicks.csv", ("y", "user", "item", "tags", "age", "time"), TABLE)
 
 
@@ -57,7 +55,7 @@ def digest(folder):
 CASES = {
     "kaggle": ("criteo-kaggle", "train.txt", "OUT", "--min-count", "2"),
     "terabyte": ("criteo-terabyte", "days", "OUT", "--sample", "negatives", "--keep", "0.5", "--modulus", "1000"),
-    "movielens": ("movielens", "ml.zip", "OUT"),
+    "movielens": ("movielens", "ratings.dat", "OUT"),
     "temporal": ("table", "clicks.csv", "OUT", *WORDS, "--split", "temporal", "--timestamp", "time"),
     "random": ("table", "clicks.csv", "OUT", *WORDS, "--split", "random", "--seed", "3"),
 }

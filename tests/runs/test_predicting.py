@@ -62,5 +62,3 @@ def test_an_error_on_the_way_leaves_the_old_file(tmp_path):
         with pytest.raises(ValueError, match="row 4"):
             write_predictions(blocks(), tmp_path / name)
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old", "old"]
-    with pytest.raises(ValueError, match=r"^format must be csv or tsv on standard output, got 'parquet'\.$"):
-        write_predictions([], "-", "parquet")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from cce.cli.loading import add_device, add_run, check_rows, load
-from cce.data import FORMATS
+from cce.cli.loading import add_device, add_run, load
 from cce.evaluation import format_scores, list_metrics
 from cce.records import strict_json
 
@@ -24,11 +23,8 @@ EXAMPLE = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the verb."""
     add_run(parser)
-    about = "folder of a data set, or a file of raw rows with labels; - for standard input"
-    parser.add_argument("rows", metavar="DATA|RAW", help=about)
+    parser.add_argument("rows", metavar="DATA|RAW", help="folder of a data set, or a file of raw rows with labels")
     parser.add_argument("--split", default=None, help="of a data set: train, validation or test (default: test)")
-    about = "what a file of raw rows is, if its name does not say so"
-    parser.add_argument("--format", choices=tuple(FORMATS), default=None, help=about)
     parser.add_argument(
         "--metrics",
         nargs="+",
@@ -47,15 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Load and score a checkpoint, and print the scores."""
-    check_rows(options.rows)
     loaded = load(options)
-    found = loaded.evaluate(
-        options.rows,
-        split=options.split,
-        metrics=options.metrics,
-        group_by=options.group_by,
-        format=options.format,
-    )
+    how = {"split": options.split, "metrics": options.metrics, "group_by": options.group_by}
+    found = loaded.evaluate(options.rows, **how)
     where = {"checkpoint": str(loaded.path), "split": found.name, "rows": found.num_rows}
     if options.json:
         print(strict_json(where | {"scores": found.scores}))

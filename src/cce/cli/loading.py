@@ -9,7 +9,6 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cce.data import STANDARD
 from cce.text import parse_bytes
 
 if TYPE_CHECKING:
@@ -59,12 +58,9 @@ def add_data_set(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, metavar="FOLDER", default=None, dest="data_set", help=about)
 
 
-def check_rows(rows: str, out: str | None = None) -> None:
-    """Reject standard input that is closed, and rows that would be overwritten."""
-    if rows == STANDARD:
-        if sys.stdin is None:
-            raise ValueError("standard input must be open to read rows from it, and it is closed.")
-    elif out is not None and os.path.exists(rows) and os.path.exists(out) and os.path.samefile(rows, out):
+def check_rows(rows: str, out: str) -> None:
+    """Reject rows that would be overwritten."""
+    if os.path.exists(rows) and os.path.exists(out) and os.path.samefile(rows, out):
         raise ValueError(f"--out must be another file than that of the rows, got {out!r} for both.")
 
 

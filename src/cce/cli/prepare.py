@@ -21,7 +21,7 @@ EXAMPLE = """examples:
   cce prepare synthetic runs/clicks --rows 300000 --vocabulary-sizes 20000 5000 100
   cce prepare criteo-kaggle train.txt runs/kaggle --min-count 2
   cce prepare criteo-terabyte days/ runs/terabyte --sample negatives --keep 0.125 --modulus 40000000
-  cce prepare movielens ml-25m.zip runs/ml25m
+  cce prepare movielens ml-25m/ runs/ml25m
   cce prepare recbole ml-100k/ml-100k.inter runs/ml100k --threshold 4 --split temporal
   cce prepare reczoo Criteo_x1 runs/criteo_x1
   cce prepare table clicks.parquet runs/clicks --label click --categorical user item --dense age:standard

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cce.data.preparation.vocabulary import index_vocabulary, vocabulary_file
     from cce.data.prepared import PreparedData, Verification, unseen_lines, unseen_shares, verify_data
     from cce.data.preparing import prepare
-    from cce.data.raw_files import COMPRESSED, FORMATS, STANDARD, Input, check_pyarrow, find_format
+    from cce.data.raw_files import COMPRESSED, FORMATS, Input, check_pyarrow, find_format
     from cce.data.raw_rows import RawRows, RowEncoder
     from cce.data.record_format import MANIFEST, checksum, read_manifest
     from cce.data.sources import SOURCES, Option, Source, register_source
@@ -31,7 +31,6 @@ __all__ = [
     "FORMATS",
     "MANIFEST",
     "SOURCES",
-    "STANDARD",
     "Columns",
     "EpochShuffle",
     "Input",

@@ -1,7 +1,7 @@
 """Raw files: the table of formats, which files a path means, and their bytes in blocks of whole lines.
 
-Block `k` of a text holds the lines that begin in its `k`-th stretch of `BLOCK_BYTES`, whether the file is plain,
-compressed or in a zip archive: so the same text gives the same blocks.
+Block `k` of a text holds the lines that begin in its `k`-th stretch of `BLOCK_BYTES`, whether the file is plain
+or compressed: so the same text gives the same blocks.
 """
 
 from __future__ import annotations
@@ -9,18 +9,15 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import itertools
-import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-from cce.checks import check_choice
 from cce.text import install_hint
 
-STANDARD = "-"  # standard input, or output
 BLOCK_BYTES = 1 << 25
 HEAD_BYTES = 1 << 16  # enough to see how lines end
 
@@ -45,10 +42,6 @@ FORMATS = {
 }
 ENDINGS = {ending: name for name, each in FORMATS.items() for ending in each.endings}
 COMPRESSED = ".gz"
-DAMAGE = (
-    *(gzip.BadGzipFile, zipfile.BadZipFile, zlib.error),
-    *(NotImplementedError, RuntimeError),  # zipfile's, for a way of compression or a password that it does not have
-)
 
 
 def check_pyarrow() -> None:
@@ -57,14 +50,9 @@ def check_pyarrow() -> None:
         raise ValueError(f"raw data is read with pyarrow: {install_hint('data')}.")
 
 
-def find_format(path: str | Path, given: str | None = None, *, default: str | None = None) -> str:
-    """The format that is given, or that the end of a name says, apart from what it is compressed by."""
-    if given is not None:
-        check_choice("format", given, FORMATS)
-        return given
+def find_format(path: str | Path, *, default: str | None = None) -> str:
+    """The format that the end of a name says, apart from what it is compressed by."""
     found = ENDINGS.get(_ending(Path(path)), default)
-    if found is None and str(path) == STANDARD:
-        raise ValueError(f"standard input and output need a format of {', '.join(FORMATS)}: give --format.")
     if found is None:
         raise ValueError(f"{path} must end in {', '.join(ENDINGS)} (or with {COMPRESSED}), to say what it is.")
     return found
@@ -126,31 +114,30 @@ def split_header(line: bytes, delimiter: str, what: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Input:
-    """One raw file, or one member of a zip archive."""
+    """One raw file."""
 
     path: Path
-    member: str | None = None
 
     def __str__(self) -> str:
-        return str(self.path) if self.member is None else f"{self.path}:{self.member}"
+        return str(self.path)
 
     @property
     def is_parquet(self) -> bool:
         """Whether the file is read by columns."""
-        return self.member is None and self.path.suffix in FORMATS["parquet"].endings
+        return self.path.suffix in FORMATS["parquet"].endings
 
     @property
     def is_plain(self) -> bool:
         """Whether reading can begin anywhere."""
-        return self.member is None and self.path.suffix != COMPRESSED
+        return self.path.suffix != COMPRESSED
 
-    def check(self, *, as_lines: bool | None = None) -> None:
-        """Reject a file that is missing or empty, and one of lines (by default if it is no Parquet) with wrong ends."""
+    def check(self) -> None:
+        """Reject a file that is missing or empty, and one of lines whose ends are wrong."""
         if not self.path.is_file():
             raise FileNotFoundError(f"{self.path} must be a file, and there is none.")
         if self.path.stat().st_size == 0:
             raise ValueError(f"{self.path} must hold rows, and it is empty.")
-        if self.is_parquet if as_lines is None else not as_lines:
+        if self.is_parquet:
             return
         with self.open() as stream:
             start = stream.read(HEAD_BYTES)
@@ -176,18 +163,12 @@ class Input:
     def open(self) -> Iterator[IO[bytes]]:
         """The file's text; a compressed file that is damaged or truncated is rejected by name."""
         try:
-            with ExitStack() as stack:
-                yield self._open(stack)
+            with self.path.open("rb") as file:
+                yield file if self.is_plain else cast("IO[bytes]", gzip.GzipFile(fileobj=file))
         except EOFError as error:
             raise ValueError(f"{self} was cut short: its compressed text has no end.") from error
-        except DAMAGE as error:
+        except (gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(f"{self} must be a whole compressed file, and it is damaged: {error}.") from error
-
-    def _open(self, stack: ExitStack) -> IO[bytes]:
-        if self.member is not None:
-            return stack.enter_context(stack.enter_context(zipfile.ZipFile(self.path)).open(self.member))
-        file = stack.enter_context(self.path.open("rb"))
-        return cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if self.path.suffix == COMPRESSED else file
 
     def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
         """All blocks in order, each with the offset where it begins."""

@@ -1,13 +1,11 @@
-"""New raw rows, wherever they are (a file, standard input, a frame, a list of dictionaries) → batches, with the
-columns, ids and transforms of the data set that a model was trained on.
+"""New raw rows, wherever they are (a file, a frame, a list of dictionaries) → batches, with the columns,
+ids and transforms of the data set that a model was trained on.
 """
 
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -19,7 +17,7 @@ from cce.data.arrow.blocks import RawBlock, as_texts
 from cce.data.arrow.tables import frame_blocks, parquet_blocks, parquet_columns, parse_text, record_blocks
 from cce.data.loader import cut_batch, join_bags
 from cce.data.preparation.reading import PARQUET_ROWS, clean_columns, well_formed
-from cce.data.raw_files import FORMATS, STANDARD, Input, check_columns, find_format, line_blocks, split_header
+from cce.data.raw_files import FORMATS, Input, check_columns, find_format, line_blocks, split_header
 from cce.schema import Batch, Schema
 
 if TYPE_CHECKING:
@@ -49,13 +47,10 @@ class RawRows:
         inputs = self.of_data.inputs
         return replace(inputs, label=self.of_data.label, weight=self.of_data.weight) if self.has_labels else inputs
 
-    def blocks(self, rows: Any, *, form: str | None = None) -> Iterator[RawBlock]:
-        """The rows of a path, of standard input ("-"), of a frame or of a list of dictionaries, checked, in order.
-
-        form: what a file is, if the end of its name does not say so: csv, tsv or parquet.
-        """
+    def blocks(self, rows: Any) -> Iterator[RawBlock]:
+        """The rows of a path, of a frame or of a list of dictionaries, checked, in order."""
         if isinstance(rows, str | Path):
-            what, found = str(rows), self._file_blocks(rows, form)
+            what, found = str(rows), self._file_blocks(Path(rows))
         elif hasattr(rows, "__arrow_c_stream__"):
             what, found = "rows", frame_blocks(rows, self.columns, self.reading, PARQUET_ROWS)
         elif isinstance(rows, list | tuple):
@@ -71,19 +66,15 @@ class RawRows:
             num_lines += block.num_lines
             yield block if label is None or dropped is None else block.keep(block.numbers[label] != dropped)
 
-    def _file_blocks(self, path: str | Path, form: str | None) -> Iterator[RawBlock]:
-        is_standard = str(path) == STANDARD
-        found = FORMATS[find_format(path, form, default=None if self.has_names else "tsv")]
-        if not is_standard:
-            Input(Path(path)).check(as_lines=not found.by_columns)
-        elif found.by_columns:
-            raise ValueError("standard input must be text: csv or tsv; got 'parquet'.")
+    def _file_blocks(self, path: Path) -> Iterator[RawBlock]:
+        found = FORMATS[find_format(path, default=None if self.has_names else "tsv")]
+        Input(path).check()
         try:
             if found.by_columns:
-                check_columns("it", self.columns.used, parquet_columns(Path(path)))
-                yield from parquet_blocks(Path(path), None, self.columns, self.reading, PARQUET_ROWS)
+                check_columns("it", self.columns.used, parquet_columns(path))
+                yield from parquet_blocks(path, None, self.columns, self.reading, PARQUET_ROWS)
                 return
-            with nullcontext(sys.stdin.buffer) if is_standard else Input(Path(path)).open() as stream:
+            with Input(path).open() as stream:
                 yield from self._text_blocks(stream, found.delimiter)
         except ValueError as error:
             raise (error if str(path) in str(error) else ValueError(f"{path}: {error}")) from error
@@ -128,9 +119,9 @@ class RowEncoder:
     raw_rows: RawRows
     vocabularies: Mapping[str, Vocabulary]
 
-    def batches(self, rows: Any, *, batch_size: int, form: str | None = None) -> Iterator[Batch]:
+    def batches(self, rows: Any, *, batch_size: int) -> Iterator[Batch]:
         """The batches of rows of any kind (see `RawRows.blocks`), in order. Labels are NaN where none are read."""
-        for raw in self.raw_rows.blocks(rows, form=form):
+        for raw in self.raw_rows.blocks(rows):
             batch = self.encode(raw)
             whole, rest = divmod(len(batch), batch_size)
             if len(batch):

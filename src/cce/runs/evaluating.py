@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 from tqdm import tqdm
 
-from cce.data import COMPRESSED, FORMATS, STANDARD, find_format
+from cce.data import COMPRESSED, FORMATS, find_format
 from cce.evaluation import check_metrics, describe_metric
 from cce.files import check_target, replace_file
 from cce.training import Scores, group_column, score
@@ -76,15 +75,12 @@ def predict_batches(model: nn.Module, batches: Iterable[Batch], *, progress: boo
             bar.update(len(batch))
 
 
-def write_predictions(blocks: Iterable[np.ndarray], out: str | Path, form: str | None = None) -> int:
-    """Write probabilities to a file, whole or not at all, or to standard output ("-"); return how many there were."""
-    by_columns, num_rows = FORMATS[find_format(out, form)].by_columns, 0
-    if str(out) != STANDARD:
-        check_target("out", Path(out))
-        if Path(out).suffix == COMPRESSED:
-            raise ValueError(f"out must be a plain file, got {str(out)!r}.")
-    elif by_columns:
-        raise ValueError("format must be csv or tsv on standard output, got 'parquet'.")
+def write_predictions(blocks: Iterable[np.ndarray], out: str | Path) -> int:
+    """Write probabilities to a file, whole or not at all; return how many there were."""
+    by_columns, num_rows = FORMATS[find_format(out)].by_columns, 0
+    check_target("out", Path(out))
+    if Path(out).suffix == COMPRESSED:
+        raise ValueError(f"out must be a plain file, got {str(out)!r}.")
     with (_table if by_columns else _text)(out) as write:
         for block in blocks:
             write(block)
@@ -103,13 +99,6 @@ def _table(out: str | Path) -> Iterator[Callable[[np.ndarray], None]]:
 @contextmanager
 def _text(out: str | Path) -> Iterator[Callable[[np.ndarray], None]]:
     """Lines of the shortest digits that are the number again in float32."""
-    with ExitStack() as stack:
-        if str(out) == STANDARD and sys.stdout is None:
-            raise ValueError("standard output must be open to write to it, and it is closed.")
-        file: IO[str] = sys.stdout
-        if str(out) != STANDARD:
-            temporary = stack.enter_context(replace_file(Path(out)))
-            file = stack.enter_context(temporary.open("w", encoding="utf-8"))
+    with replace_file(Path(out)) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.write(f"{COLUMN}\n")
         yield lambda block: file.writelines(f"{value}\n" for value in block)
-        file.flush()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cce.checks import check_range, check_type
-from cce.data import STANDARD, PreparedData, Vocabulary
+from cce.data import PreparedData, Vocabulary
 from cce.distributed import Ranks
 from cce.files import check_target
 from cce.records import RunRecord
@@ -82,7 +82,6 @@ class LoadedRun:
         *,
         split: str | None = None,
         batch_size: int = BATCH_SIZE,
-        format: str | None = None,  # noqa: A002
         progress: bool = False,
     ) -> Iterator[np.ndarray]:
         """The same, batch by batch: in memory that does not grow with the rows.
@@ -90,10 +89,9 @@ class LoadedRun:
         rows: a pandas or polars frame, a pyarrow table, a list of dictionaries, or the path of a CSV, TSV or
             Parquet file. They need no label. Values that training did not see, and missing ones, are treated as
             there.
-        format: what a file is, if the end of its name does not say so: csv, tsv or parquet.
         split: of the folder of a data set, by default "test".
         """
-        _, batches = self._batches(rows, split, batch_size, format, is_scored=False)
+        _, batches = self._batches(rows, split, batch_size, is_scored=False)
         return predict_batches(self.model, batches, progress=progress)
 
     def evaluate(
@@ -104,30 +102,27 @@ class LoadedRun:
         metrics: Sequence[str] | None = None,
         group_by: str | None = None,
         batch_size: int = BATCH_SIZE,
-        format: str | None = None,  # noqa: A002
     ) -> Evaluation:
         """The scores of a split of a prepared data set, or of raw rows with labels, of any kind that `predict` takes.
 
         split: of a data set, by default "test". metrics, group_by: those of the run, unless they are given.
         """
-        name, batches = self._batches(data, split, batch_size, format, is_scored=True)
+        name, batches = self._batches(data, split, batch_size, is_scored=True)
         return score_batches(self, batches, metrics, group_by, name=name)
 
     def _batches(
-        self, rows: Any, split: str | None, batch_size: int, form: str | None, *, is_scored: bool
+        self, rows: Any, split: str | None, batch_size: int, *, is_scored: bool
     ) -> tuple[str, Iterable[Batch]]:
         """What the rows are called, and their batches, in order."""
         check_range("batch_size", batch_size, 1, 2**31)
         is_path = isinstance(rows, str | Path)
-        if is_path and str(rows) != STANDARD and not Path(rows).exists():
+        if is_path and not Path(rows).exists():
             raise FileNotFoundError(f"data must be the folder of a data set or a file of raw rows, got {str(rows)!r}.")
         if not (is_path and Path(rows).is_dir()):
             if split is not None:
                 raise ValueError(f"split goes with the folder of a data set, got {split!r} with raw rows.")
             encoder = self.inputs.encoder(self.schema, has_labels=is_scored)
-            return str(rows) if is_path else "rows", encoder.batches(rows, batch_size=batch_size, form=form)
-        if form is not None:
-            raise ValueError(f"format goes with a file of raw rows, got {form!r} with the folder {str(rows)!r}.")
+            return str(rows) if is_path else "rows", encoder.batches(rows, batch_size=batch_size)
         data, split = PreparedData.open(rows), split or "test"
         if data.schema != self.schema:
             rule = "must have the columns and ids that the model was trained on"

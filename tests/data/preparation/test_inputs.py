@@ -1,8 +1,7 @@
-"""Raw files: the same blocks of whole lines from plain, gzipped and zipped text; damage told by name."""
+"""Raw files: the same blocks of whole lines from plain and gzipped text; damage told by name."""
 
 import gzip
 import re
-import zipfile
 
 import pytest
 from hypothesis import given, settings
@@ -12,13 +11,11 @@ from cce.data.raw_files import Input
 
 
 def write_all(folder, text):
-    """The same text plain, gzipped and in a zip."""
+    """The same text plain and gzipped."""
     (folder / "a.txt").write_bytes(text)
     with gzip.open(folder / "a.txt.gz", "wb") as file:
         file.write(text)
-    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
-        archive.writestr("in/a.txt", text)
-    return Input(folder / "a.txt"), Input(folder / "a.txt.gz"), Input(folder / "a.zip", "in/a.txt")
+    return Input(folder / "a.txt"), Input(folder / "a.txt.gz")
 
 
 @pytest.mark.slow
@@ -26,13 +23,13 @@ def write_all(folder, text):
 @given(st.lists(st.integers(0, 30), max_size=20), st.booleans(), st.integers(1, 25))
 def test_blocks_are_the_lines_that_begin_in_them(tmp_path_factory, lengths, ends_in_newline, block_bytes):
     text = b"\n".join(b"x" * length for length in lengths) + (b"\n" if ends_in_newline and lengths else b"")
-    plain, gz, zipped = write_all(tmp_path_factory.mktemp("inputs"), text)
+    plain, gz = write_all(tmp_path_factory.mktemp("inputs"), text)
     expected, offset = {}, 0
     for line in text.splitlines(keepends=True):
         expected.setdefault(offset // block_bytes, (offset, []))[1].append(line)
         offset += len(line)
     blocks = [(start, b"".join(lines)) for start, lines in expected.values()]
-    assert list(gz.blocks(block_bytes)) == list(zipped.blocks(block_bytes)) == list(plain.blocks(block_bytes)) == blocks
+    assert list(gz.blocks(block_bytes)) == list(plain.blocks(block_bytes)) == blocks
     alone = [plain.block(number, block_bytes) for number in range(-(-len(text) // block_bytes))]
     assert [block for block in alone if block[1]] == blocks
 
@@ -44,7 +41,7 @@ def test_the_header_is_the_names_of_the_first_line(tmp_path, text):
 
 
 def test_what_can_be_read_from_anywhere_is_plain(tmp_path):
-    assert [input_.is_plain for input_ in write_all(tmp_path, b"x")] == [True, False, False]
+    assert [input_.is_plain for input_ in write_all(tmp_path, b"x")] == [True, False]
     assert Input(tmp_path / "a.parquet").is_parquet
 
 
@@ -58,7 +55,7 @@ def test_a_missing_file_and_an_empty_one_are_told_by_name(tmp_path):
 
 
 def test_a_gz_that_was_cut_short_is_told_by_name(tmp_path):
-    _, gz, _ = write_all(tmp_path, bytes(range(256)) * 4000)
+    _, gz = write_all(tmp_path, bytes(range(256)) * 4000)
     gz.path.write_bytes(gz.path.read_bytes()[:-20])
     with pytest.raises(ValueError, match=re.escape(f"{gz} was cut short: its compressed text has no end.")):
         list(gz.blocks(1000))

@@ -71,7 +71,7 @@ def raw_block(table: Any, columns: Columns, reading: Reading, lines: Array, bad:
         name: (as_times if name == columns.timestamp else _as_numbers)(table[name], name, reading.missing)
         for name in dict.fromkeys((*columns.numbers.values(), *columns.dense))
     }
-    words = {name: _as_words(table[columns.column_of(name)], name, reading.missing) for name in columns.categorical}
+    words = {name: _as_words(table[name], name, reading.missing) for name in columns.categorical}
     words |= {name: _as_bags(table[name], name, reading) for name in columns.multi_hot}
     return RawBlock(numbers, words, lines, table.num_rows + len(bad), bad)
 
@@ -242,12 +242,6 @@ def hex_words(values: Values, modulus: int | None) -> Values:
     digits = np.where(digits > ord("9"), (digits | 32) - ord("a") + 10, digits - ord("0"))
     integers = (digits << np.arange(28, -1, -4)).sum(1)
     return pa.array(integers % modulus if modulus else integers, pa.int64())
-
-
-def texts_of(values: Values) -> list[str]:
-    """Values as words of Python."""
-    texts: list[str] = pc.cast(values, pa.string()).to_pylist()
-    return texts
 
 
 def merge_counts(pairs: Sequence[tuple[Values, Array]]) -> tuple[Values, Array]:

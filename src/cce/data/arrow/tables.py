@@ -188,7 +188,7 @@ def _read_csv(
     types = dict.fromkeys(columns.used, pa.string())
     if not as_words:
         types |= dict.fromkeys(_numeric(columns), pa.float64())
-        types |= dict.fromkeys(map(columns.column_of, columns.categorical), pa.dictionary(pa.int32(), pa.string()))
+        types |= dict.fromkeys(columns.categorical, pa.dictionary(pa.int32(), pa.string()))
     delimiter = "\t" if len(reading.delimiter) > 1 else reading.delimiter
     return pyarrow.csv.read_csv(
         pa.BufferReader(text),

@@ -28,7 +28,6 @@ class Columns:
     weight: str | None = None
     timestamp: str | None = None  # read only where rows are split by time
     user: str | None = None  # whose last rows are held out; read only where they are
-    derived: tuple[tuple[str, str, str], ...] = ()  # features by name, the column each is made of, and how
 
     def __post_init__(self) -> None:
         if not self.features:
@@ -71,12 +70,7 @@ class Columns:
     @property
     def used(self) -> tuple[str, ...]:
         """Every column that is read, once."""
-        columns = map(self.column_of, self.features)
-        return tuple(dict.fromkeys((*self.numbers.values(), *self.dense, *columns)))
-
-    def column_of(self, feature: str) -> str:
-        """The column that a feature is read from."""
-        return next((column for name, column, _ in self.derived if name == feature), feature)
+        return tuple(dict.fromkeys((*self.numbers.values(), *self.dense, *self.features)))
 
 
 @dataclass(frozen=True)
@@ -126,7 +120,10 @@ def raw_options(path: Path, manifest: Mapping[str, Any]) -> tuple[Columns, Readi
         raise ValueError(f"{path.parent} must have been made from raw rows, got a {manifest['kind']} data set.")
     options = manifest.get("options", {})
     try:
-        return Columns(**_plain(options["columns"])), Reading(**_plain(options["reading"]))
+        columns = _plain(options["columns"])
+        if columns.pop("derived", ()):
+            raise ValueError(f"{path} must have no derived columns, which are no longer made: prepare them beforehand.")
+        return Columns(**columns), Reading(**_plain(options["reading"]))
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"options of {path} must be as `cce prepare` wrote them, got {error}.") from error
 

@@ -1,22 +1,20 @@
 """The first step of a preparation: a piece of a raw file → blocks of columns on disk, and what was seen on the way.
 
 A block is stored in the work folder until the data set is finished. A piece whose summaries are on disk is not read
-again. Features made of another column (parts of a time, buckets of numbers) are translated once a distinct value.
+again.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cce.data.arrow.blocks import RawBlock, Words, as_values, hex_words, save_block, texts_of
+from cce.data.arrow.blocks import RawBlock, Words, hex_words, save_block
 from cce.data.arrow.tables import parquet_blocks, parse_text
 from cce.data.preparation.vocabulary import unit_hash
 from cce.data.raw_files import BLOCK_BYTES, Input
@@ -115,7 +113,7 @@ class CleanColumns:
 
 
 def clean_columns(raw: RawBlock, columns: Columns, reading: Reading) -> CleanColumns:
-    """Labels by the threshold, dense values transformed, words translated."""
+    """Labels by the threshold, dense values transformed, hexadecimal words as integers."""
     numbers: dict[str, np.ndarray] = {
         role: raw.numbers[name].astype(np.float32 if role == "weight" else np.float64)
         for role, name in columns.numbers.items()
@@ -127,7 +125,12 @@ def clean_columns(raw: RawBlock, columns: Columns, reading: Reading) -> CleanCol
     for index, name in enumerate(columns.dense):
         column = raw.numbers[name]
         numbers[f"dense {index}"], missing[name], negative[name] = _dense(column, name, reading)
-    words = {name: translate(column, name, columns, reading) for name, column in raw.words.items()}
+    words = raw.words
+    if reading.is_hex:
+        words = {
+            name: Words(column.indices, hex_words(column.values, reading.modulus), column.lengths)
+            for name, column in words.items()
+        }
     return CleanColumns(numbers, words, missing, negative)
 
 
@@ -189,40 +192,3 @@ def _dense(column: np.ndarray, name: str, reading: Reading) -> tuple[np.ndarray,
 def scaled(column: np.ndarray, mean: float, deviation: float) -> np.ndarray:
     """`(x - mean) / deviation`; a missing value is the mean."""
     return np.where(np.isnan(column), 0.0, (column - mean) / deviation)
-
-
-def translate(words: Words, name: str, columns: Columns, reading: Reading) -> Words:
-    """The words of a feature, from those of its column; what a function calls None is missing."""
-    function = next((how for feature, _, how in columns.derived if feature == name), None)
-    if function is None and reading.is_hex:
-        return Words(words.indices, hex_words(words.values, reading.modulus), words.lengths)
-    if function is None:
-        return words
-    try:
-        mapped = [FUNCTIONS[function](text) for text in texts_of(words.values)]
-    except (ValueError, IndexError) as error:
-        raise ValueError(f"{name} could not be made of its column: {error}.") from error
-    gone = np.array([*(value is None for value in mapped), True])  # the last one is for the index -1
-    indices = np.where(gone[words.indices], np.int32(-1), words.indices)
-    return Words(indices, as_values([value or "" for value in mapped]), words.lengths)
-
-
-def _date(text: str) -> date:
-    if len(text) != 8 or not text.isdigit():
-        raise ValueError(f"a time must be YYMMDDHH, got {text!r}")
-    return date(2000 + int(text[:2]), int(text[2:4]), int(text[4:6]))
-
-
-def _log_squared(text: str) -> str | None:
-    """`⌊ln(x)²⌋` above 2, the integer itself up to 2; 0 is the same as missing."""
-    number = float(text)
-    bucket = math.floor(math.log(number) ** 2) if number > 2 else int(number)
-    return str(bucket) if bucket else None
-
-
-FUNCTIONS: dict[str, Callable[[str], str | None]] = {
-    "hour": lambda text: text[6:8] if _date(text) else None,
-    "weekday": lambda text: _date(text).strftime("%w"),  # 0 is Sunday
-    "weekend": lambda text: str(int(_date(text).isoweekday() > 5)),
-    "log-squared": _log_squared,
-}
