@@ -24,7 +24,7 @@ from benchmarks.side_by_side import keep
 from cce.data import PreparedData, SyntheticConfig, prepare_synthetic
 from cce.text import format_table
 from cce.training import TrainConfig, resolve
-from cce.training.building import build_model, create_optimizer
+from cce.training.session import build_model, create_optimizer
 
 RUNS: dict[str, dict[str, Any]] = {
     "full": {"method": "full", "method_options": {"sparse": True}},

@@ -26,13 +26,9 @@ class Feature:
         check_range(f"num_embeddings of feature {self.name!r}", self.num_embeddings, 1, 2**63)
         check_flag(f"multi_hot of feature {self.name!r}", self.multi_hot)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Feature:
-        """The feature that `to_dict` wrote."""
+        """The feature of plain values."""
         check_type("feature", values, Mapping, "a table of names and values")
         known = {field.name for field in fields(cls)}
         if not {"name", "num_embeddings"} <= set(values) <= known:
@@ -72,11 +68,8 @@ class Schema:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {
-            "features": [feature.to_dict() for feature in self.features],
-            "dense": list(self.dense),
-            "has_weights": self.has_weights,
-        }
+        features = [asdict(feature) for feature in self.features]
+        return {"features": features, "dense": list(self.dense), "has_weights": self.has_weights}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Schema:

@@ -54,12 +54,12 @@ def test_it_trains_and_tells_what_came_of_it(data, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_metrics_are_options_and_the_leading_one_says_what_is_best(data, tmp_path, capsys):
-    words = ["--metrics", "auc", "grouped_auc", "--best-by", "auc", "--group-by", "c2", "--out", str(tmp_path / "run")]
+    words = ["--metrics", "auc", "ece", "--best-by", "auc", "--out", str(tmp_path / "run")]
     assert main(["train", str(data), *SMALL, *words]) == 0
     lines = capsys.readouterr().out.splitlines()
     curve = read_records(tmp_path / "run" / "record.jsonl")[0].curve
     best = max(curve, key=lambda scores: scores["auc"])
-    scores = f"AUC {best['auc']:.5f}, grouped AUC {best['grouped_auc']:.5f}"
+    scores = f"AUC {best['auc']:.5f}, ECE {best['ece']:.5f}"
     assert lines[1] == f"best validation: {scores}, after step {best['step']:,}"
     assert lines[2].startswith("test: AUC 0.")
 
@@ -186,7 +186,7 @@ def test_help_has_examples_and_every_option(capsys):
     out = capsys.readouterr().out
     assert "examples:" in out
     flags = {each.name: each.metadata.get("group") != MORE for each in fields(TrainConfig) if each.name != "data"}
-    assert sum(flags.values()) == 29
+    assert sum(flags.values()) == 28
     for name, is_flag in flags.items():
         assert name == "plugins" or (f"\n  --{name.replace('_', '-')}" in out) == is_flag
         assert is_flag or name == "plugins" or name in out

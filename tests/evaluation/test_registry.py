@@ -27,12 +27,12 @@ NAMES = list_metrics()
 
 
 def made_rows(count=600, seed=0):
-    """Rows of 12 groups with many ties; some rows have no group, and some weigh nothing."""
+    """Rows with many ties, of which some weigh nothing."""
     g = torch.Generator().manual_seed(seed)
     logits = torch.randint(-6, 7, (count,), generator=g) / 2
     labels = torch.bernoulli(torch.sigmoid(logits), generator=g)
     weights = torch.randint(0, 4, (count,), generator=g).float()
-    return ScoredRows(logits, labels, weights, torch.randint(-1, 12, (count,), generator=g))
+    return ScoredRows(logits, labels, weights)
 
 
 def score(name, *parts):
@@ -43,7 +43,7 @@ def score(name, *parts):
 
 
 def test_there_are_the_metrics_of_the_docs():
-    assert list_metrics() == ["bce", "auc", "normalized_entropy", "calibration", "ece", "grouped_auc"]
+    assert list_metrics() == ["bce", "auc", "normalized_entropy", "calibration", "ece"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -80,7 +80,7 @@ def test_sums_of_two_processes_are_those_of_one(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_only_ratios_of_weights_count_and_rows_of_weight_0_do_not(name):
     rows = made_rows()
-    scaled = ScoredRows(rows.logits, rows.labels, 5 * rows.weights, rows.groups)
+    scaled = ScoredRows(rows.logits, rows.labels, 5 * rows.weights)
     expected = score(name, rows)
     assert score(name, scaled) == pytest.approx(expected, abs=1e-12)
     assert score(name, rows[rows.weights > 0]) == pytest.approx(expected, abs=1e-12)
@@ -90,7 +90,7 @@ def test_only_ratios_of_weights_count_and_rows_of_weight_0_do_not(name):
 def test_weights_count_like_repeated_rows(name):
     rows = made_rows()
     repeated = rows[torch.repeat_interleave(torch.arange(len(rows)), rows.weights.long())]
-    once = ScoredRows(repeated.logits, repeated.labels, torch.ones(len(repeated)), repeated.groups)
+    once = ScoredRows(repeated.logits, repeated.labels, torch.ones(len(repeated)))
     assert score(name, once) == pytest.approx(score(name, rows), abs=1e-12)
 
 
@@ -102,8 +102,8 @@ def test_no_rows_have_no_score(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_better_predictions_have_a_smaller_loss(name):
     rows, info = made_rows(), find_metric(name)
-    good = ScoredRows(20 * rows.labels - 10, rows.labels, rows.weights, rows.groups)
-    bad = ScoredRows(7 - 12 * rows.labels, rows.labels, rows.weights, rows.groups)
+    good = ScoredRows(20 * rows.labels - 10, rows.labels, rows.weights)
+    bad = ScoredRows(7 - 12 * rows.labels, rows.labels, rows.weights)
     losses = [info.loss(score(name, each)) for each in (good, rows, bad)]
     assert losses[0] < losses[1] < losses[2]
 
@@ -122,25 +122,17 @@ def test_a_wrong_name_is_rejected_with_the_closest_match(name, message):
 
 
 @pytest.mark.parametrize(
-    ("names", "group_by", "error", "message"),
+    ("names", "error", "message"),
     [
-        ("auc", None, TypeError, "metrics must be a list of names, got 'auc'."),
-        ([], None, TypeError, "metrics must be a list of names, got []."),
-        ([3], None, TypeError, "metrics must be a list of names, got [3]."),
-        (["auc", "bce", "auc"], None, ValueError, "metrics must name each metric once, got 'auc' twice."),
-        (
-            *(["bce", "grouped_auc"], None, ValueError),
-            "metric 'grouped_auc' needs group_by: the feature that names the group of a row.",
-        ),
-        (
-            *(["bce"], "user", ValueError),
-            "group_by needs one of the metrics grouped_auc, got bce.",
-        ),
+        ("auc", TypeError, "metrics must be a list of names, got 'auc'."),
+        ([], TypeError, "metrics must be a list of names, got []."),
+        ([3], TypeError, "metrics must be a list of names, got [3]."),
+        (["auc", "bce", "auc"], ValueError, "metrics must name each metric once, got 'auc' twice."),
     ],
 )
-def test_a_wrong_list_of_metrics_is_rejected(names, group_by, error, message):
+def test_a_wrong_list_of_metrics_is_rejected(names, error, message):
     with pytest.raises(error) as raised:
-        check_metrics(names, group_by=group_by)
+        check_metrics(names)
     assert str(raised.value) == message
 
 
@@ -158,8 +150,8 @@ def test_a_loss_is_less_where_a_score_is_better():
 
 
 def test_scores_are_written_by_title():
-    scores = {"bce": 0.451234, "grouped_auc": 0.5, "profit": 2.0, "auc": math.nan}
-    assert format_scores(scores) == "BCE 0.45123, grouped AUC 0.50000, profit 2.00000, AUC –"
+    scores = {"bce": 0.451234, "ece": 0.5, "profit": 2.0, "auc": math.nan}
+    assert format_scores(scores) == "BCE 0.45123, ECE 0.50000, profit 2.00000, AUC –"
 
 
 class MeanLogit(WholeMetric):

@@ -1,8 +1,7 @@
-"""AUC, plain and by group, against scikit-learn and against pairs counted by hand."""
+"""AUC, against scikit-learn and against pairs counted by hand."""
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from cce.evaluation import ScoredRows, auc, find_metric
-from cce.evaluation.scores import GroupedAreaUnderCurve
 
 
 def generator(seed=0):
@@ -94,51 +92,3 @@ def test_labels_of_one_kind_have_no_area():
     metric = find_metric("auc").create()
     metric.add(ScoredRows.of(torch.zeros(3), torch.ones(3)))
     assert math.isnan(metric.compute())
-
-
-# -- within groups -----------------------------------------------------------------------------------------------------
-
-
-def grouped(logits, labels, groups, weights=None):
-    metric = GroupedAreaUnderCurve()
-    metric.add(ScoredRows.of(logits, labels, weights, groups))
-    return metric.compute()
-
-
-def grouped_by_scikit_learn(logits, labels, groups, weights):
-    """The definition: the mean over groups, each as heavy as its rows; no group below 0, none of one kind of label."""
-    areas, heavy = [], []
-    for group in groups.unique().tolist():
-        mine = groups == group
-        if group >= 0 and 0 < labels[mine].sum() < mine.sum():
-            areas.append(roc_auc_score(labels[mine], logits[mine], sample_weight=weights[mine]))
-            heavy.append(float(weights[mine].sum()))
-    return float(np.average(areas, weights=heavy))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("num_levels", [1, 4, 10**6])
-def test_grouped_auc_equals_scikit_learns_group_by_group(num_levels, weighted):
-    g = generator(num_levels)
-    logits = torch.randint(num_levels, (3_000,), generator=g) / num_levels
-    labels = torch.bernoulli(0.2 + 0.6 * logits.double(), generator=g)
-    groups = torch.randint(-1, 700, (3_000,), generator=g) * 10**12  # about 4 rows each: many have one kind of label
-    weights = 0.1 + torch.rand(3_000, generator=g).double() if weighted else torch.ones(3_000)
-    expected = grouped_by_scikit_learn(logits, labels, groups, weights)
-    assert grouped(logits, labels, groups, weights) == pytest.approx(expected, abs=1e-12 if not weighted else 1e-10)
-
-
-def test_one_group_of_all_rows_has_the_plain_auc():
-    g = generator()
-    logits, labels = torch.randn(500, generator=g), (torch.rand(500, generator=g) < 0.3).float()
-    assert grouped(logits, labels, torch.full((500,), 7)) == pytest.approx(auc(logits, labels), abs=1e-14)
-
-
-def test_groups_of_one_kind_of_label_are_left_out_and_weights_are_rows():
-    logits = torch.tensor([1.0, 2.0, 3.0, 1.0, 2.0, 9.0, 9.0])
-    labels = torch.tensor([0, 1, 0, 1, 0, 1, 1])
-    groups = torch.tensor([5, 5, 5, 8, 8, 6, 6])
-    assert grouped(logits, labels, groups) == pytest.approx((3 * 0.5 + 2 * 0.0) / 5)
-    assert math.isnan(grouped(logits, torch.ones(7), groups))
-    assert math.isnan(grouped(logits, labels, torch.full((7,), -1)))

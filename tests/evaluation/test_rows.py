@@ -44,19 +44,16 @@ def test_ordinary_rows_and_no_rows_pass():
     check_rows(torch.zeros(0), torch.zeros(0, dtype=torch.int64))
 
 
-def test_rows_count_the_same_and_have_no_group_unless_it_is_said():
+def test_rows_count_the_same_unless_it_is_said():
     rows = ScoredRows.of(torch.tensor([1.0, 2.0]), torch.tensor([0, 1]))
     assert rows.weights.tolist() == [1, 1]
-    assert rows.groups.tolist() == [-1, -1]
 
 
 def test_parts_are_put_together_in_their_order():
-    first = ScoredRows.of(
-        torch.tensor([1.0, 2.0]), torch.tensor([0, 1]), torch.tensor([3.0, 4.0]), torch.tensor([5, 6])
-    )
+    first = ScoredRows.of(torch.tensor([1.0, 2.0]), torch.tensor([0, 1]), torch.tensor([3.0, 4.0]))
     last = ScoredRows.of(torch.tensor([7.0]), torch.tensor([1]))
     both = ScoredRows.concatenate([first, last])
     assert (both.logits.tolist(), both.labels.tolist()) == ([1, 2, 7], [0, 1, 1])
-    assert (both.weights.tolist(), both.groups.tolist()) == ([3, 4, 1], [5, 6, -1])
+    assert both.weights.tolist() == [3, 4, 1]
     assert both[torch.tensor([2, 0])].logits.tolist() == [7, 1]
     assert len(ScoredRows.concatenate([])) == 0

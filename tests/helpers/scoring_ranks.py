@@ -11,7 +11,7 @@ from torch import nn
 
 from cce.data import PreparedData
 from cce.distributed import init_distributed
-from cce.training.scoring import group_column, score
+from cce.training.scoring import score
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,14 +45,12 @@ class Breaking(nn.Module):
 def main(data: Path | str, metrics: list[str]) -> None:
     """Score a model, and a broken one."""
     prepared = PreparedData.open(data)
-    groups = group_column(prepared.schema, prepared.schema.features[1].name)
     dense = next(iter(prepared.loader("validation", batch_size=1_000, shuffle=False))).dense
     with init_distributed() as ranks:
 
         def scores(scored: nn.Module) -> dict[str, float]:
             loader = _loader(prepared, ranks)
-            options = {"device": torch.device("cpu"), "groups": groups, "ranks": ranks}
-            return score(scored, loader, metrics, **options)
+            return score(scored, loader, metrics, device=torch.device("cpu"), ranks=ranks)
 
         told = {"exact": scores(Plain()), "error": ""}
         try:

@@ -16,9 +16,9 @@ from cce.cli import main
 from cce.embeddings import create_embedding, paper_schedule
 from cce.reclustering import ClusterSchedule
 from cce.training import TrainConfig, Trainer
-from cce.training.building import create_optimizer, set_learning_rate
 from cce.training.checkpoint import list_checkpoints, read_checkpoint, write_checkpoint
 from cce.training.inspection import verify_run
+from cce.training.session import create_optimizer, set_learning_rate
 from cce_lab.sweeps.recipe import read_recipe
 from helpers.runs import CCE, tiny_config
 

@@ -10,10 +10,10 @@ from cce.data import PreparedData
 from cce.runs import load_run
 from cce.schema import Feature, Schema
 from cce.training import Trainer, count_ids, resolve
-from cce.training.building import build_model, build_schedule, create_optimizer, give_rows
 from cce.training.checkpoint import open_checkpoint
 from cce.training.model import load_model
 from cce.training.resolving import DataSizes
+from cce.training.session import build_model, build_schedule, create_optimizer, give_rows
 from helpers.runs import CCE, tiny_config, tiny_resolved
 
 

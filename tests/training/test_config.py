@@ -93,10 +93,8 @@ def test_any_name_of_an_option_survives_a_file(tmp_path):
 
 
 def test_metrics_and_the_leading_one_are_checked():
-    config = make_config(
-        {"data": "d", "method": "full", "metrics": ["auc", "grouped_auc"], "best_by": "auc", "group_by": "user"}
-    )
-    assert (config.metrics, config.best_by, config.group_by) == (["auc", "grouped_auc"], "auc", "user")
+    config = make_config({"data": "d", "method": "full", "metrics": ["auc", "ece"], "best_by": "auc"})
+    assert (config.metrics, config.best_by) == (["auc", "ece"], "auc")
     assert FULL.metrics == ["bce", "auc"]
     assert FULL.best_by == "bce"
 
@@ -107,12 +105,10 @@ def test_metrics_and_the_leading_one_are_checked():
         ({"metrics": ["bce", "acu"]}, "metric 'acu' is not known: did you mean 'auc'?"),
         ({"metrics": ["auc"]}, "best_by must be one of the metrics auc; got 'bce'."),
         ({"best_by": "callibration"}, "metric 'callibration' is not known: did you mean 'calibration'?"),
-        ({"metrics": ["bce", "grouped_auc"]}, "metric 'grouped_auc' needs group_by"),
-        ({"group_by": "user"}, "group_by needs one of the metrics grouped_auc, got bce, auc."),
     ],
 )
 def test_metrics_that_do_not_fit_are_rejected(values, message):
-    with pytest.raises(ValueError, match=r"metric|best_by|group_by") as raised:
+    with pytest.raises(ValueError, match=r"metric|best_by") as raised:
         make_config({"data": "d", "method": "full"} | values)
     assert message in str(raised.value)
 

@@ -14,10 +14,10 @@ import cce
 from cce.embeddings import Finalizable
 from cce.run_folder import RunFolder
 from cce.training import Trainer, phases
-from cce.training.building import int8_tables
 from cce.training.checkpoint import checkpoint_path, list_checkpoints, read_checkpoint
 from cce.training.phases import FinalizePhase, TrainPhase
 from cce.training.refit_phase import RefitPhase
+from cce.training.session import int8_tables
 from helpers.runs import CCE, NETWORK, tiny_config
 
 pytestmark = pytest.mark.slow

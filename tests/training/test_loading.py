@@ -6,7 +6,6 @@ import torch
 from cce.data import PreparedData
 from cce.embeddings import create_embedding
 from cce.training import Trainer
-from cce.training.building import build_model, count_ids
 from cce.training.checkpoint import (
     checkpoint_path,
     list_checkpoints,
@@ -16,6 +15,7 @@ from cce.training.checkpoint import (
 )
 from cce.training.model import load_model
 from cce.training.saving import start_from
+from cce.training.session import build_model, count_ids
 from helpers.runs import CCE, tiny_config, tiny_data, tiny_resolved
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import cce
-from cce.training.building import OPTIMIZERS, create_optimizer, set_learning_rate
+from cce.training.session import OPTIMIZERS, create_optimizer, set_learning_rate
 
 
 class Model(nn.Module):

@@ -13,15 +13,15 @@ from torch import nn
 
 from cce.data import PreparedData
 from cce.evaluation import ScoredRows, auc, binary_cross_entropy, find_metric
-from cce.schema import Batch, Feature, Schema
-from cce.training.building import build_model
-from cce.training.scoring import group_column, score
+from cce.schema import Batch
+from cce.training.scoring import score
+from cce.training.session import build_model
 from helpers import scoring_ranks
 from helpers.runs import tiny_data, tiny_resolved
 
 TESTS = Path(__file__).resolve().parents[1]
 CPU = torch.device("cpu")
-ALL = ["bce", "auc", "normalized_entropy", "calibration", "ece", "grouped_auc"]
+ALL = ["bce", "auc", "normalized_entropy", "calibration", "ece"]
 
 
 @pytest.fixture
@@ -44,16 +44,14 @@ def test_scores_are_those_of_all_rows_whatever_the_batches(scored):
     assert model.training
 
 
-def test_all_metrics_are_those_of_all_rows_and_of_their_groups(scored):
+def test_all_metrics_are_those_of_all_rows(scored):
     model, prepared = scored
     whole = next(iter(prepared.loader("validation", batch_size=1000, shuffle=False)))
     with torch.no_grad():
         logits = model(whole)
-    ids = whole.ids[:, 2]
-    rows = ScoredRows.of(logits, whole.labels, groups=torch.where(ids == 0, -1, ids))
+    rows = ScoredRows.of(logits, whole.labels)
     loader = prepared.loader("validation", batch_size=13, shuffle=False)
-    groups = group_column(prepared.schema, prepared.schema.features[2].name)
-    found = score(model, loader, ALL, device=CPU, groups=groups)
+    found = score(model, loader, ALL, device=CPU)
     assert list(found) == ALL
     for name in ALL:
         metric = find_metric(name).create()
@@ -88,39 +86,6 @@ def test_logits_that_are_not_finite_are_rejected_with_their_position_in_the_spli
     with pytest.raises(ValueError, match=r"^logits must be finite, got 1 of 3 .*; the first, at position 3, is nan\.$"):
         score(model, [batch(0.0, 1.0), batch(2.0, math.nan, 4.0)], device=CPU)
     assert model.training
-
-
-# -- groups ------------------------------------------------------------------------------------------------------------
-
-FEATURES = (Feature("user", 10), Feature("tags", 10, multi_hot=True), Feature("item", 10))
-
-
-def test_the_group_is_the_id_of_a_feature_and_unknown_ids_have_none():
-    schema = Schema((FEATURES[0], FEATURES[2]))
-    batch = Batch(torch.zeros(3, 0), torch.tensor([[3, 4], [0, 5], [7, 0]]), torch.zeros(3))
-    assert group_column(schema, "user")(batch).tolist() == [3, -1, 7]
-    assert group_column(schema, "item")(batch).tolist() == [4, 5, -1]
-
-
-def test_the_group_is_found_beside_bags_of_ids():
-    ids, offsets = torch.tensor([3, 0, 8, 9, 8, 4, 5]), torch.tensor([0, 1, 2, 4, 5, 6, 7])
-    batch = Batch(torch.zeros(2, 0), ids, torch.zeros(2), offsets=offsets)
-    assert group_column(Schema(FEATURES), "user")(batch).tolist() == [3, -1]
-    assert group_column(Schema(FEATURES), "item")(batch).tolist() == [4, 5]
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("usr", "group_by must name a feature of the data set, got 'usr': did you mean 'user'?"),
-        ("zzz", "group_by must name a feature of the data set, got 'zzz': the features are user, tags, item."),
-        ("tags", "group_by must name a feature with one id a row, got 'tags', which has many."),
-    ],
-)
-def test_a_feature_that_cannot_name_groups_is_rejected(name, message):
-    with pytest.raises(ValueError, match="group_by must name a feature") as raised:
-        group_column(Schema(FEATURES), name)
-    assert str(raised.value) == message
 
 
 # -- several processes -------------------------------------------------------------------------------------------------

@@ -10,8 +10,7 @@ import torch
 from cce.data import PreparedData
 from cce.distributed import Ranks, pack, unpack
 from cce.training import Trainer
-from cce.training.model import seed_everything
-from cce.training.random_numbers import random_state, restore_random_state
+from cce.training.model import random_state, restore_random_state, seed_everything
 from cce.training.saving import fingerprint
 from cce.training.session import Session
 from helpers.runs import tiny_config, tiny_resolved

@@ -16,7 +16,7 @@ DESCRIPTION = (
 EXAMPLE = """examples:
   cce evaluate runs/clicks-cce runs/clicks
   cce evaluate runs/clicks-cce/checkpoints/step-0000001000 runs/clicks --split validation --json
-  cce evaluate runs/clicks-cce runs/clicks --metrics auc ece grouped_auc --group-by user
+  cce evaluate runs/clicks-cce runs/clicks --metrics auc ece
   cce evaluate one.ccez tomorrow.csv"""
 
 
@@ -32,20 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         help=f"metrics to compute: {', '.join(list_metrics())} (default: those of the run)",
     )
-    parser.add_argument(
-        "--group-by",
-        metavar="FEATURE",
-        default=None,
-        help="feature that names the group of a row, for metrics by group (default: that of the run)",
-    )
     add_device(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Load and score a checkpoint, and print the scores."""
     loaded = load(options)
-    how = {"split": options.split, "metrics": options.metrics, "group_by": options.group_by}
-    found = loaded.evaluate(options.rows, **how)
+    found = loaded.evaluate(options.rows, split=options.split, metrics=options.metrics)
     where = {"checkpoint": str(loaded.path), "split": found.name, "rows": found.num_rows}
     if options.json:
         print(strict_json(where | {"scores": found.scores}))

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from cce.data.preparation.job import Columns, Job, Reading, Splitting, raw_options
     from cce.data.preparation.pipeline import prepare_data
     from cce.data.preparation.vocabulary import index_vocabulary, vocabulary_file
-    from cce.data.prepared import PreparedData, Verification, unseen_lines, unseen_shares, verify_data
-    from cce.data.preparing import prepare
+    from cce.data.prepared import PreparedData, Verification, prepare, unseen_lines, unseen_shares, verify_data
     from cce.data.raw_files import COMPRESSED, FORMATS, Input, check_pyarrow, find_format
     from cce.data.raw_rows import RawRows, RowEncoder
     from cce.data.record_format import MANIFEST, checksum, read_manifest

@@ -24,8 +24,15 @@ from cce.evaluation.registry import (
 from cce.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from cce.evaluation.metric import Metric, ScoredRows, SummedMetric, WholeMetric, check_rows
-    from cce.evaluation.scores import auc, binary_cross_entropy
+    from cce.evaluation.scores import (
+        Metric,
+        ScoredRows,
+        SummedMetric,
+        WholeMetric,
+        auc,
+        binary_cross_entropy,
+        check_rows,
+    )
 
 __all__ = [
     "DEFAULT_BEST_BY",

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cce.evaluation.metric import Metric
+    from cce.evaluation.scores import Metric
 
 DEFAULT_METRICS = ("bce", "auc")
 DEFAULT_BEST_BY = "bce"
@@ -39,7 +39,6 @@ class MetricInfo:
     better: Better
     home: str = ""  # "module:class" of the accumulator
     about: str = ""
-    by_group: bool = False  # needs a feature that names the group of a row
 
     def create(self) -> Metric:
         """A fresh accumulator."""
@@ -64,9 +63,6 @@ _ALL = (
     MetricInfo("normalized_entropy", "NE", LOWER, f"{SCORES}:NormalizedEntropy", "BCE over that of the mean label"),
     MetricInfo("calibration", "calibration", ONE, f"{SCORES}:Calibration", "mean prediction over mean label"),
     MetricInfo("ece", "ECE", LOWER, f"{SCORES}:ExpectedCalibrationError", "expected calibration error, in 15 bins"),
-    MetricInfo(
-        "grouped_auc", "grouped AUC", HIGHER, f"{SCORES}:GroupedAreaUnderCurve", "mean AUC in groups", by_group=True
-    ),
 )
 METRICS = {info.name: info for info in _ALL}
 
@@ -103,21 +99,15 @@ def register_metric(info: MetricInfo) -> None:
     METRICS[info.name] = info
 
 
-def check_metrics(names: Any, *, group_by: str | None = None) -> list[MetricInfo]:
-    """The metrics of these names, which must be different; `group_by` must go with a metric that needs it."""
+def check_metrics(names: Any) -> None:
+    """Reject what is no list of different metrics."""
     if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) for name in names):
         raise TypeError(f"metrics must be a list of names, got {names!r}.")
-    found = [find_metric(name) for name in names]
+    for name in names:
+        find_metric(name)
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise ValueError(f"metrics must name each metric once, got {twice[0]!r} twice.")
-    grouped = [info.name for info in found if info.by_group]
-    if grouped and group_by is None:
-        raise ValueError(f"metric {grouped[0]!r} needs group_by: the feature that names the group of a row.")
-    if group_by is not None and not grouped:
-        needing = ", ".join(info.name for info in METRICS.values() if info.by_group)
-        raise ValueError(f"group_by needs one of the metrics {needing}, got {', '.join(names)}.")
-    return found
 
 
 def check_best_by(name: str, names: Sequence[str]) -> None:

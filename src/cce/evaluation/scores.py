@@ -1,15 +1,122 @@
-"""Whether predicted probabilities are right: binary cross-entropy, the loss of the paper's models, also relative to a
-constant prediction; and calibration, on the whole and bin by bin. How well rows are ranked: AUC, on the whole and by
-group.
+"""Metrics: accumulators that read rows, which were checked before, and give one score.
+
+Whether predicted probabilities are right: binary cross-entropy, the loss of the paper's models, also relative to a
+constant prediction; and calibration, on the whole and bin by bin. How well rows are ranked: AUC.
 """
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cce.evaluation.metric import ScoredRows, SummedMetric, WholeMetric, check_rows
+
+@dataclass(frozen=True)
+class ScoredRows:
+    """Rows as metrics read them."""
+
+    logits: Tensor  # (n), float
+    labels: Tensor  # (n), 0 or 1
+    weights: Tensor  # (n), at least 0
+
+    @classmethod
+    def of(cls, logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> ScoredRows:
+        """Rows on the CPU; by default they have equal weights."""
+        weights = torch.ones_like(logits) if weights is None else weights
+        return cls(logits.cpu(), labels.cpu(), weights.cpu())
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[ScoredRows]) -> ScoredRows:
+        """All rows of `parts`, of which there may be none."""
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return cls.of(torch.zeros(0), torch.zeros(0))
+        columns = zip(*((part.logits, part.labels, part.weights) for part in parts), strict=True)
+        return cls(*(torch.cat(column) for column in columns))
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    def __getitem__(self, chosen: Tensor) -> ScoredRows:
+        """Some of the rows, by index or by mask."""
+        return ScoredRows(self.logits[chosen], self.labels[chosen], self.weights[chosen])
+
+
+def check_rows(logits: Tensor, labels: Tensor, weights: Tensor | None = None, *, first_row: int = 0) -> None:
+    """Reject logits that are not finite, labels other than 0 and 1, and weights that are negative or not finite.
+
+    first_row: position of the first of these rows in the whole split, for the message.
+    """
+    for name, values in (("labels", labels), ("weights", weights)):
+        if values is not None and values.shape != logits.shape:
+            raise ValueError(f"{name} must have the shape of logits, {list(logits.shape)}, got {list(values.shape)}.")
+    _check("logits", "be finite", logits, torch.isfinite(logits), first_row)
+    _check("labels", "be 0 or 1", labels, (labels == 0) | (labels == 1), first_row)
+    if weights is not None:
+        _check("weights", "be finite and at least 0", weights, torch.isfinite(weights) & (weights >= 0), first_row)
+
+
+def _check(name: str, rule: str, values: Tensor, is_valid: Tensor, first_row: int) -> None:
+    if bool(is_valid.all()):
+        return
+    wrong = torch.nonzero(~is_valid.flatten()).flatten()
+    position = int(wrong[0])
+    value, where = float(values.flatten()[position]), f"the first, at position {first_row + position:,},"
+    raise ValueError(f"{name} must {rule}, got {len(wrong):,} of {values.numel():,} that are not; {where} is {value}.")
+
+
+class Metric(ABC):
+    """An accumulator: reads rows in any number of batches, then returns the score of all of them."""
+
+    @abstractmethod
+    def add(self, rows: ScoredRows) -> None:
+        """Read some rows."""
+
+    @abstractmethod
+    def compute(self) -> float:
+        """The score of all rows so far; NaN where it is not defined."""
+
+
+class SummedMetric(Metric):
+    """A metric of sums, in bounded memory: `sums` of all rows is the sum of those of their parts, on any process."""
+
+    num_sums: ClassVar[int]
+
+    def __init__(self) -> None:
+        self.sums = torch.zeros(self.num_sums, dtype=torch.float64)
+
+    def add(self, rows: ScoredRows) -> None:
+        """Add the sums of these rows."""
+        self.sums += self.sums_of(rows)
+
+    @abstractmethod
+    def sums_of(self, rows: ScoredRows) -> Tensor:
+        """The sums of some rows, `(num_sums)`, in double precision."""
+
+
+class WholeMetric(Metric):
+    """A metric that needs all rows at once, such as to rank them: they are stored."""
+
+    def __init__(self) -> None:
+        self._kept: list[ScoredRows] = []
+
+    def add(self, rows: ScoredRows) -> None:
+        """Keep these rows."""
+        self._kept.append(rows)
+
+    def compute(self) -> float:
+        """The score of all rows so far."""
+        return self.score(ScoredRows.concatenate(self._kept))
+
+    @abstractmethod
+    def score(self, rows: ScoredRows) -> float:
+        """The score of these rows; NaN where it is not defined."""
 
 
 def binary_cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> float:
@@ -122,35 +229,12 @@ class AreaUnderCurve(WholeMetric):
         return _area(*_count_equal(rows))
 
 
-class GroupedAreaUnderCurve(WholeMetric):
-    """The mean AUC within groups of rows, weighted by the rows of each group (Zhu et al. 2017, "GAUC").
-
-    Groups whose labels are all equal have no AUC and are left out, and so are rows without a group.
-    """
-
-    def score(self, rows: ScoredRows) -> float:
-        """NaN where no group has labels of both kinds."""
-        rows = rows[rows.groups >= 0]
-        _, group = torch.unique(rows.groups, return_inverse=True)
-        num_groups = int(group.max()) + 1 if len(group) else 0
-        positives, negatives = _sum_by_kind(group, num_groups, rows)
-        pairs, ordered = positives * negatives, _pairs_in_order(rows, group, num_groups)
-        has_both = pairs > 0
-        weight = (positives + negatives)[has_both]
-        return float((ordered[has_both] / pairs[has_both] * weight).sum() / weight.sum())
-
-
 def _count_equal(rows: ScoredRows) -> tuple[Tensor, Tensor]:
     """The weights of positives and negatives of each logit that occurs, from the lowest on."""
-    _, inverse = torch.unique(rows.logits, return_inverse=True)
-    return _sum_by_kind(inverse, int(inverse.max()) + 1 if len(inverse) else 0, rows)
-
-
-def _sum_by_kind(index: Tensor, size: int, rows: ScoredRows) -> tuple[Tensor, Tensor]:
-    """The weights of the positives and of the negatives with each index."""
+    logits, index = torch.unique(rows.logits, return_inverse=True)
     sums = []
     for kind in (rows.labels > 0.5, rows.labels <= 0.5):
-        zeros = torch.zeros(size, dtype=torch.float64, device=index.device)
+        zeros = torch.zeros(len(logits), dtype=torch.float64)
         sums.append(zeros.index_add_(0, index[kind], rows.weights[kind].double()))
     return sums[0], sums[1]
 
@@ -159,17 +243,3 @@ def _area(positives: Tensor, negatives: Tensor) -> float:
     """The area, where each run of equal logits, from the lowest on, has so many positives and negatives."""
     below = negatives.cumsum(0) - negatives / 2
     return float((positives * below).sum() / (positives.sum() * negatives.sum()))
-
-
-def _pairs_in_order(rows: ScoredRows, group: Tensor, num_groups: int) -> Tensor:
-    """The weight of the correctly ordered pairs of each group; ties count half."""
-    _, logit = torch.unique(rows.logits, return_inverse=True)
-    num_logits = int(logit.max()) + 1 if len(logit) else 1
-    runs, run = torch.unique(group * num_logits + logit, return_inverse=True)  # by group, then by logit
-    run_positives, run_negatives = _sum_by_kind(run, len(runs), rows)
-    run_group = runs // num_logits
-    first_run = torch.searchsorted(run_group, torch.arange(num_groups))
-    before = run_negatives.cumsum(0) - run_negatives
-    below = before - before[first_run][run_group] + run_negatives / 2
-    zeros = torch.zeros(num_groups, dtype=torch.float64)
-    return zeros.index_add_(0, run_group, run_positives * below)

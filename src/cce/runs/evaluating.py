@@ -13,9 +13,9 @@ from torch import nn
 from tqdm import tqdm
 
 from cce.data import COMPRESSED, FORMATS, find_format
-from cce.evaluation import check_metrics, describe_metric
+from cce.evaluation import check_metrics
 from cce.files import check_target, replace_file
-from cce.training import Scores, group_column, score
+from cce.training import Scores, score
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,17 +37,10 @@ class Evaluation:
     scores: Scores
 
 
-def score_batches(
-    run: LoadedRun, batches: Iterable[Batch], metrics: Sequence[str] | None, group_by: str | None, *, name: str
-) -> Evaluation:
-    """Score all batches, by the metrics that are given, and for the rest as in the run."""
-    if metrics is None:
-        metrics, group_by = run.options["metrics"], group_by or run.options["group_by"] or None
-    elif group_by is None and any(describe_metric(name).by_group for name in metrics):
-        group_by = run.options["group_by"] or None
-    check_metrics(list(metrics), group_by=group_by)
-    groups = None if group_by is None else group_column(run.schema, group_by)
-    num_rows = 0
+def score_batches(run: LoadedRun, batches: Iterable[Batch], metrics: Sequence[str] | None, *, name: str) -> Evaluation:
+    """Score all batches, by the metrics that are given, or by those of the run."""
+    names, num_rows = list(run.options["metrics"] if metrics is None else metrics), 0
+    check_metrics(names)
 
     def counted() -> Iterator[Batch]:
         nonlocal num_rows
@@ -56,7 +49,7 @@ def score_batches(
             yield batch
 
     device = next(run.model.parameters()).device
-    scores = score(run.model, counted(), list(metrics), device=device, groups=groups)
+    scores = score(run.model, counted(), names, device=device)
     return Evaluation(name, num_rows, scores)
 
 

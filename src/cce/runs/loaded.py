@@ -100,15 +100,14 @@ class LoadedRun:
         *,
         split: str | None = None,
         metrics: Sequence[str] | None = None,
-        group_by: str | None = None,
         batch_size: int = BATCH_SIZE,
     ) -> Evaluation:
         """The scores of a split of a prepared data set, or of raw rows with labels, of any kind that `predict` takes.
 
-        split: of a data set, by default "test". metrics, group_by: those of the run, unless they are given.
+        split: of a data set, by default "test". metrics: those of the run, unless they are given.
         """
         name, batches = self._batches(data, split, batch_size, is_scored=True)
-        return score_batches(self, batches, metrics, group_by, name=name)
+        return score_batches(self, batches, metrics, name=name)
 
     def _batches(
         self, rows: Any, split: str | None, batch_size: int, *, is_scored: bool

@@ -22,13 +22,11 @@ if TYPE_CHECKING:
         read_toml,
     )
     from cce.training.inspection import inspect_checkpoint, verify_run
-    from cce.training.model import load_model, read_schema
+    from cce.training.model import kept_random_state, load_model, read_schema
     from cce.training.phases import sizes_table
-    from cce.training.planning import RunPlan, plan_run
-    from cce.training.random_numbers import kept_random_state
     from cce.training.refinalizing import curve_of_run, discard_rows, finalize_run
-    from cce.training.resolving import ResolvedConfig, count_ids, resolve
-    from cce.training.scoring import Scores, group_column, score
+    from cce.training.resolving import ResolvedConfig, RunPlan, count_ids, plan_run, resolve
+    from cce.training.scoring import Scores, score
     from cce.training.stopping import DivergedError
     from cce.training.trainer import Trainer
 
@@ -49,7 +47,6 @@ __all__ = [
     "curve_of_run",
     "discard_rows",
     "finalize_run",
-    "group_column",
     "inspect_checkpoint",
     "kept_random_state",
     "list_checkpoints",

@@ -147,7 +147,6 @@ class TrainConfig:
         list(DEFAULT_METRICS), "scores", f"scores of validation and test rows: {', '.join(list_metrics())}"
     )
     best_by: str = option(DEFAULT_BEST_BY, "scores", "metric that says which checkpoint is the best, and when to stop")
-    group_by: str | None = option(None, "scores", "feature that names the group of a row, for metrics by group")
     early_stopping: bool = option(
         default=True, group=MORE, text="stop when an epoch's best validation is worse than the last one's"
     )
@@ -174,7 +173,7 @@ class TrainConfig:
             raise ValueError(f"start_scale does not go with start_from, got {self.start_scale!r}.")
         if self.logger is not None:
             check_choice("logger", self.logger, LOGGERS)
-        check_metrics(self.metrics, group_by=self.group_by)
+        check_metrics(self.metrics)
         check_best_by(self.best_by, self.metrics)
 
     @property

@@ -16,8 +16,8 @@ from cce.diagnostics import gradient_nbytes, summary
 from cce.distributed import broadcast
 from cce.embeddings import Finalizable
 from cce.records import RunRecord
-from cce.training.building import build_model
 from cce.training.checkpoint import DamagedCheckpointError, checkpoint_path, read_checkpoint
+from cce.training.session import build_model
 from cce.version import __version__
 from cce.workers import num_cores
 

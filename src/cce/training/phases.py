@@ -14,9 +14,9 @@ from cce.compression import Finalized, finalize
 from cce.distributed import sum_over_ranks
 from cce.embeddings import Embedding, Finalizable
 from cce.text import format_bytes, format_table
-from cce.training.building import build_schedule, counts_of_tables, int8_tables, set_learning_rate
 from cce.training.monitoring import event_values, resident_nbytes
 from cce.training.outcome import go_back_to_best, held_in_training
+from cce.training.session import build_schedule, counts_of_tables, int8_tables, set_learning_rate
 
 if TYPE_CHECKING:
     from cce.schema import Batch

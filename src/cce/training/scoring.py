@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from cce.data import Loader
 from cce.distributed import Ranks, broadcast, gather_rows
 from cce.evaluation import DEFAULT_METRICS, ScoredRows, check_rows, find_metric
 
 if TYPE_CHECKING:
-    from cce.schema import Batch, Schema
+    from cce.schema import Batch
 
 Scores = dict[str, float]  # by name of the metric; NaN where it is not defined
 
@@ -26,13 +25,11 @@ def score(
     metrics: Sequence[str] = DEFAULT_METRICS,
     *,
     device: torch.device,
-    groups: Callable[[Batch], Tensor] | None = None,
     ranks: Ranks | None = None,
 ) -> Scores:
     """Score all rows; every rank its share, and all get the same result.
 
     loader: the batches, in order; with several ranks a `Loader`, which knows how many rows all have been given.
-    groups: gives the group of each row, for metrics by group.
     """
     ranks = Ranks() if ranks is None else ranks
     accumulators = {info.name: info.create() for info in map(find_metric, metrics)}
@@ -44,7 +41,7 @@ def score(
         first_row = start + length * ranks.rank // ranks.world_size  # of this rank's, in the split
         start += length
         logits = model(batch.to(device)).float().cpu()
-        rows = ScoredRows.of(logits, batch.labels, batch.weights, groups(batch) if groups else None)
+        rows = ScoredRows.of(logits, batch.labels, batch.weights)
         try:
             check_rows(rows.logits, rows.labels, rows.weights, first_row=first_row)
         except ValueError as error:
@@ -62,27 +59,6 @@ def score(
     return dict(broadcast({name: each.compute() for name, each in accumulators.items()}, ranks))
 
 
-def group_column(schema: Schema, name: str) -> Callable[[Batch], Tensor]:
-    """What gives the group of each row: its id of a feature, or -1 for id 0, which stands for many unseen values."""
-    names = [feature.name for feature in schema.features]
-    if name not in names:
-        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"the features are {', '.join(names)}."
-        raise ValueError(f"group_by must name a feature of the data set, got {name!r}: {hint}")
-    index = names.index(name)
-    if schema.features[index].multi_hot:
-        raise ValueError(f"group_by must name a feature with one id a row, got {name!r}, which has many.")
-
-    def groups(batch: Batch) -> Tensor:
-        if batch.offsets is None:
-            ids = batch.ids[:, index]
-        else:
-            ids = batch.ids[batch.offsets[index * len(batch) : (index + 1) * len(batch)]]
-        return torch.where(ids == 0, -1, ids)
-
-    return groups
-
-
 def _gather(parts: Sequence[tuple[int, ScoredRows]], ranks: Ranks) -> ScoredRows:
     """The rows of all ranks in the order of the split, so that sums are the same on any number of ranks."""
     mine = ScoredRows.concatenate([rows for _, rows in parts])
@@ -90,7 +66,5 @@ def _gather(parts: Sequence[tuple[int, ScoredRows]], ranks: Ranks) -> ScoredRows
         return mine
     positions = torch.cat([torch.arange(first, first + len(rows)) for first, rows in parts])
     floats = gather_rows(torch.stack([mine.logits, mine.labels, mine.weights], dim=1), ranks)
-    integers = gather_rows(torch.stack([positions, mine.groups], dim=1), ranks)
-    order = integers[:, 0].argsort()
-    logits, labels, weights = floats[order].unbind(1)
-    return ScoredRows(logits, labels, weights, integers[order, 1])
+    order = gather_rows(positions, ranks).argsort()
+    return ScoredRows(*floats[order].unbind(1))

@@ -19,7 +19,6 @@ from cce.models import model_note
 from cce.run_folder import RunFolder
 from cce.signals import StopRequest, graceful_stop
 from cce.text import format_bytes
-from cce.training.building import shares_without_row
 from cce.training.checkpoint import Checkpoint, explained_misfits
 from cce.training.config import MAY_BE_CHOSEN_AGAIN, MAY_CHANGE, MAY_MOVE, make_config, to_toml
 from cce.training.monitoring import MetricsLog, Progress
@@ -28,7 +27,7 @@ from cce.training.phases import FinalizePhase, Phase, TrainPhase
 from cce.training.refit_phase import RefitPhase
 from cce.training.resolving import resolve
 from cce.training.saving import read_run_options, read_saved, save_run
-from cce.training.session import Session
+from cce.training.session import Session, shares_without_row
 from cce.training.stopping import DivergenceGuard, explained_lost_peer, how_to_resume
 
 if TYPE_CHECKING:

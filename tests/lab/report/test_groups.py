@@ -117,16 +117,16 @@ def test_a_series_of_one_seed_is_compared_with_the_full_table_of_that_seed():
 
 
 def test_metrics_are_those_of_the_records_and_the_leading_one_comes_first():
-    scores = {"auc": 0.7, "profit": 3.0, "grouped_auc": 0.5}
+    scores = {"auc": 0.7, "profit": 3.0, "calibration": 0.5}
     records = [
         made_record("cce", cap, scores=scores, curve=[{"step": 1, "epoch": 1, "ece": 0.1}]) for cap in (500, 800)
     ]
     group = one_group(records)
-    assert [info.name for info in group.metrics] == ["auc", "profit", "grouped_auc", "ece"]
+    assert [info.name for info in group.metrics] == ["auc", "profit", "calibration", "ece"]
     for record in records:
-        record.config["best_by"] = "grouped_auc"
+        record.config["best_by"] = "calibration"
     group = one_group(records)
-    assert [info.title for info in group.metrics] == ["grouped AUC", "AUC", "profit", "ECE"]
+    assert [info.title for info in group.metrics] == ["calibration", "AUC", "profit", "ECE"]
 
 
 def test_factors_are_of_the_leading_metric():

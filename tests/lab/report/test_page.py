@@ -156,9 +156,8 @@ CONFIG = TrainConfig(
     lr=0.05,
     early_stopping=False,
     cluster_at=[0.25, 0.5],
-    metrics=["auc", "grouped_auc"],
+    metrics=["auc", "calibration"],
     best_by="auc",
-    group_by="user",
     shuffle=False,
     seed=2,
 )
@@ -176,7 +175,7 @@ def test_a_command_says_what_differs_and_nothing_else():
     assert train_command(asdict(CONFIG)) == (
         "cce train '/data/my clicks' --set shuffle=false --model-options 'bottom=[64,32]' --method robe "
         "--method-options 'sizes=[1,2]' sparse=true --cap 8000 --epochs 3 --optimizer sgd --lr 0.05 --seed 2 "
-        "--cluster-at 0.25 0.5 --metrics auc grouped_auc --best-by auc --group-by user --set early_stopping=false"
+        "--cluster-at 0.25 0.5 --metrics auc calibration --best-by auc --set early_stopping=false"
     )
 
 

@@ -40,15 +40,15 @@ def test_a_line_by_hand():
 
 
 def test_every_score_has_its_columns_and_the_leading_one_is_compared():
-    scores = {"bce": 0.46, "auc": 0.7, "grouped_auc": 0.5, "profit": 3.0}
-    records = [made_record("full", None, scores=scores), made_record("cce", 500, scores=scores | {"grouped_auc": 0.4})]
+    scores = {"bce": 0.46, "auc": 0.7, "calibration": 0.5, "profit": 3.0}
+    records = [made_record("full", None, scores=scores), made_record("cce", 500, scores=scores | {"calibration": 0.4})]
     for record in records:
-        record.config["best_by"] = "grouped_auc"
+        record.config["best_by"] = "calibration"
     table = table_of(records)
     names = [column.name for column in table.columns]
-    assert names[2:7] == ["grouped AUC", "against full", "BCE", "AUC", "profit"]
+    assert names[2:7] == ["calibration", "against full", "BCE", "AUC", "profit"]
     row = table.as_dicts()[1]
-    assert (row["grouped AUC"], row["profit"], row["BCE"]) == (0.4, 3.0, 0.46)
+    assert (row["calibration"], row["profit"], row["BCE"]) == (0.4, 3.0, 0.46)
     assert row["against full"] == pytest.approx(-0.1)
 
 
@@ -64,7 +64,7 @@ EXPECTED = {
     "compression": {"cce": 8500, "ce-concat": [127, 155], "hash": "many"},
     "largest": {"cce": 11000},
     "bce": {"cce": 0.4521},
-    "grouped_auc": {"cce": 0.6},
+    "calibration": {"cce": 0.6},
     "full_bce": 0.45,
 }
 
@@ -94,7 +94,7 @@ def test_expected_numbers_stand_beside():
     assert rows["cce"]["expected params"] == 8500
     assert rows["cce"]["expected params of the largest table"] == 11000
     assert rows["cce"]["expected BCE"] == 0.4521
-    assert rows["cce"]["expected grouped AUC"] == 0.6
+    assert rows["cce"]["expected calibration"] == 0.6
     assert rows["ce-concat"]["expected params"] == pytest.approx((127 * 155) ** 0.5)
     assert rows["hash"]["expected params"] is None
     assert rows["dhe"]["expected params"] is None

@@ -111,7 +111,7 @@ SERIES = {"method": "pq", "caps": [1]}
             r"\[expected\] bce has a part that is not known, 'ccee': did you mean 'cce'?",
         ),
         ({"expected": {"acu": {"cce": 0.4}}}, r"\[expected\] has a part that is not known, 'acu': did you mean 'auc'?"),
-        ({"expected": {"grouped_auc": {"ccee": 1}}}, r"\[expected\] grouped_auc has a part that is not known, 'ccee'"),
+        ({"expected": {"ece": {"ccee": 1}}}, r"\[expected\] ece has a part that is not known, 'ccee'"),
         ({"expected": {"bce": {"cce": "0.4"}}}, "bce of cce must be a number, or from and to, got '0.4'."),
     ],
 )

@@ -1,22 +1,43 @@
-"""Processes of this machine. Results come in the order of the tasks."""
+"""Who does the work: this process, several on this machine, or a Ray cluster. A list of tasks in, results out.
+
+Results come in the order of the tasks. Machines of a Ray cluster must share the folders' file system.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import multiprocessing
 import os
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from multiprocessing.process import BaseProcess
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from cce.checks import check_range
+from cce.text import install_hint
+
+__all__ = ["LocalEngine", "RayEngine", "check_engine", "num_cores", "open_engine"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+
+
+def open_engine(name: str = "local", jobs: int | None = None) -> LocalEngine | RayEngine:
+    """`local`, `ray` (a Ray of this machine) or `ray://host:port` (a cluster that is there already)."""
+    check_engine(name)
+    return LocalEngine(jobs) if name == "local" else RayEngine(None if name == "ray" else name, jobs)
+
+
+def check_engine(name: str) -> None:
+    """Reject the name of an engine that there is not."""
+    if name not in ("local", "ray") and not name.startswith("ray://"):
+        raise ValueError(f"engine must be local, ray or ray://host:port, got {name!r}.")
 
 
 def num_cores() -> int:
@@ -87,6 +108,49 @@ def _held_back_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class RayEngine:
+    """`map(function, tasks)` on a Ray cluster; without an address, on a Ray of this machine that ends with the work."""
+
+    def __init__(self, address: str | None = None, jobs: int | None = None) -> None:
+        if importlib.util.find_spec("ray") is None:
+            raise ValueError(f"engine ray needs Ray: {install_hint('ray')}.")
+        if jobs is not None:
+            check_range("jobs", jobs, 1, 2**16)
+        import ray
+
+        self._ray: Any = ray
+        self._own = not ray.is_initialized()
+        if self._own and address is not None:
+            ray.init(address=address, log_to_driver=False)
+        elif self._own:
+            count = jobs if jobs is not None else num_cores()
+            ray.init(num_cpus=count, include_dashboard=False, log_to_driver=False, logging_level="error")
+        self.jobs = jobs if jobs is not None else int(ray.cluster_resources().get("CPU", 1))
+
+    def __enter__(self) -> RayEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._own:
+            self._ray.shutdown()
+
+    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+        """The function's result for each task, in order; twice as many tasks as jobs are under way at most."""
+        remote = self._ray.remote(max_retries=2)(function)
+        waiting = iter(tasks)
+        under_way: deque[Any] = deque(remote.remote(task) for task in islice(waiting, 2 * self.jobs))
+        while under_way:
+            result = self._get(under_way.popleft())
+            under_way.extend(remote.remote(task) for task in islice(waiting, 1))
+            yield result
+
+    def _get(self, reference: Any) -> Any:
+        try:
+            return self._ray.get(reference)
+        except self._ray.exceptions.RayTaskError as error:
+            raise error.cause from None  # the error of the function itself, as a local engine would raise it
 
 
 # -- in the other processes --------------------------------------------------------------------------------------------
