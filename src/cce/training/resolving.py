@@ -195,7 +195,7 @@ def _refits(
     return 0, f"{len(learned)} tables have pointers, and fewer than {ROWS_PER_ID} rows for each of their ids"
 
 
-# -- the tables of a run before there is one ----------------------------------------------------------------------------
+# -- the tables of a run before there is one ---------------------------------------------------------------------------
 
 ROW_STATE_NBYTES = 3  # of an id with an int8 row, besides its values
 MAP_BITS = 1.5  # of every id: whether it has a row, and where
