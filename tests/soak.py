@@ -142,7 +142,7 @@ class Training(Job):
         state = {name: value for name, value in checkpoint.state.items() if name not in CLOCK}
         plain = pack(state, tensors)
         (record,) = read_records(out / "record.jsonl")
-        log = [without_clock(line) for line in RunFolder(out).read_log() if line["kind"] != "memory"]
+        log = [without_clock(line) for line in RunFolder(out).scan_log()[0] if line["kind"] != "memory"]
         digests = {name: digest(tensor) for name, tensor in tensors.items()}
         return digests | {"state": plain, "record": essence(record), "log": log}
 

@@ -1,6 +1,7 @@
 """The folder of a run: what is begun, what is finished, and how its log and record are read."""
 
 import json
+import re
 
 import pytest
 
@@ -47,7 +48,7 @@ def test_what_comes_after_the_checkpoint_of_its_own_step_is_cut_too(folder):
         folder.append_log({"kind": kind, "step": 10, "value": 1.0})
     kept, damage = folder.cut_log(10)
     assert [line["kind"] for line in kept] == ["train", "validation"]
-    assert folder.read_log() == kept
+    assert folder.scan_log()[0] == kept
     assert damage == []
     assert folder.cut_log(0) == ([], [])  # no checkpoint: everything happens again
 
@@ -56,12 +57,11 @@ def test_what_comes_after_the_checkpoint_of_its_own_step_is_cut_too(folder):
 def test_a_bad_line_in_the_middle_is_named_and_the_others_are_kept(folder, bad):
     folder.path.mkdir()
     folder.log.write_bytes(b'{"kind": "train", "step": 5}\n' + bad + b'\n{"kind": "train", "step": 10}\n')
-    with pytest.raises(ValueError, match=r"^line 2 of .*metrics\.jsonl must be JSON with a kind and a step, got b"):
-        folder.read_log()
     kept, damage = folder.cut_log(10)
     assert len(damage) == 1
+    assert re.match(r"line 2 of .*metrics\.jsonl must be JSON with a kind and a step, got b", damage[0])
     assert [line["step"] for line in kept] == [5, 10]
-    assert folder.read_log() == kept
+    assert folder.scan_log()[0] == kept
 
 
 def test_a_last_line_that_a_kill_cut_short_is_left_out(folder):
@@ -69,9 +69,9 @@ def test_a_last_line_that_a_kill_cut_short_is_left_out(folder):
     folder.append_log({"kind": "train", "step": 5, "loss": float("inf")})
     with folder.log.open("a") as file:
         file.write('{"kind": "tra')
-    assert folder.read_log() == [{"kind": "train", "step": 5, "loss": None}]
+    assert folder.scan_log()[0] == [{"kind": "train", "step": 5, "loss": None}]
     json.loads(folder.log.read_text().splitlines()[0], parse_constant=pytest.fail)
 
 
 def test_a_run_without_a_log_has_no_lines(folder):
-    assert folder.read_log() == []
+    assert folder.scan_log()[0] == []

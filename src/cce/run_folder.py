@@ -86,13 +86,6 @@ class RunFolder:
                 damage.append(f"line {number} of {self.log} must be JSON with a kind and a step, got {text[:40]!r}.")
         return lines, damage
 
-    def read_log(self) -> list[dict[str, Any]]:
-        """The lines of the log; a damaged one is rejected with its number."""
-        lines, damage = self.scan_log()
-        if damage:
-            raise ValueError(damage[0])
-        return lines
-
 
 def _precedes_checkpoint(line: dict[str, Any], step: int) -> bool:
     return bool(step) and (line["step"] < step or (line["step"] == step and line["kind"] in BEFORE_SAVING))

@@ -8,8 +8,7 @@ import torch
 
 from cce.data import PreparedData, SyntheticConfig, prepare_synthetic
 from cce.data.loader import Loader, SplitRows
-from cce.data.preparation.encoding import create_files, write_at
-from cce.data.record_format import id_dtype, offsets_file, record_dtype, rows_file, values_file
+from cce.data.record_format import create_files, id_dtype, offsets_file, record_dtype, rows_file, values_file, write_at
 from cce.schema import Feature, Schema
 
 NUM_ROWS = 1003

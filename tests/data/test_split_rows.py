@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from cce.data.loader import DECODED_ROWS, SplitRows
-from cce.data.preparation.encoding import create_files, write_at
-from cce.data.record_format import id_dtype, offsets_file, record_dtype, rows_file, values_file
+from cce.data.record_format import create_files, id_dtype, offsets_file, record_dtype, rows_file, values_file, write_at
 from cce.schema import Feature, Schema
 
 NUM_ROWS = DECODED_ROWS + 100  # more than one fetch decodes at once

@@ -34,7 +34,7 @@ def content(out):
     checkpoint = read_checkpoint(list_checkpoints(out / "checkpoints")[-1])
     tensors = {name: value.numpy().tobytes() for name, value in checkpoint.model.items()}
     optimizers = [bits(state["state"]) for state in checkpoint.state["optimizers"]]
-    lines = [line for line in RunFolder(out).read_log() if line["kind"] not in ("memory", "config")]
+    lines = [line for line in RunFolder(out).scan_log()[0] if line["kind"] not in ("memory", "config")]
     log = [{n: v for n, v in line.items() if n != "seconds"} for line in lines]
     others = {name: checkpoint.state[name] for name in ("loader", "stopping", "curve")}
     others["finalize"] = checkpoint.state["phases"]["finalize"]
@@ -53,7 +53,7 @@ def whole(data, tmp_path_factory):
 
 def test_the_phases_are_training_finalize_and_refits(whole):
     out, record = whole
-    kinds = [line["kind"] for line in RunFolder(out).read_log()]
+    kinds = [line["kind"] for line in RunFolder(out).scan_log()[0]]
     assert kinds.count("finalize") == 1
     assert kinds[:2] == ["config", "unseen"]
     assert kinds.index("finalize") < kinds.index("refit")

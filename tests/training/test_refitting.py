@@ -34,7 +34,7 @@ def test_rounds_come_after_the_epochs_and_are_validated(whole):
     assert [scores["step"] for scores in record.curve] == [14, 15, 16, 17]  # finalized, and refitted three times
     assert [scores["step"] for scores in record.curve_before_finalize] == [4, 9, 13]
     assert record.seconds_by_part["refit"] > 0
-    lines = [line for line in RunFolder(out).read_log() if line["kind"] == "refit"]
+    lines = [line for line in RunFolder(out).scan_log()[0] if line["kind"] == "refit"]
     assert [line["step"] for line in lines] == [14, 14, 15, 15, 16, 16]
     assert len({line["table"] for line in lines}) == 2  # the third table is full
 
@@ -50,7 +50,7 @@ def test_the_tables_are_those_of_refits(whole):
         assert table.is_final
         assert table.pointers.store.num_ids == int((counts[name] >= 1).sum())
         assert not table(torch.arange(table.num_embeddings))[counts[name] < 1].any()
-    assert not [line for line in RunFolder(whole[0]).read_log() if line["kind"] == "cluster"]
+    assert not [line for line in RunFolder(whole[0]).scan_log()[0] if line["kind"] == "cluster"]
 
 
 def test_the_network_stays_as_it_is(data, tmp_path, monkeypatch):
@@ -143,7 +143,7 @@ def test_ctrl_c_ends_refits_that_are_shown_and_keeps_the_best(data, tmp_path, mo
     assert "3 rounds of refits follow, as --refits says so: about" in said
     assert "refits ended after round 1, as was asked" in said
     best = min(record.curve, key=lambda scores: scores["bce"])["step"]
-    assert RunFolder(tmp_path / "run").read_log()[-1]["best_step"] == best
+    assert RunFolder(tmp_path / "run").scan_log()[0][-1]["best_step"] == best
     step, bits = model_bits(tmp_path / "run")
     assert step == 15
     trainer = Trainer.resume(tmp_path / "run")  # nothing is left to do

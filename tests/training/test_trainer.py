@@ -42,7 +42,7 @@ def bits(tensor):
 
 def log_of(out):
     """The log, without what depends on the clock."""
-    lines = [line for line in RunFolder(out).read_log() if line["kind"] != "memory"]
+    lines = [line for line in RunFolder(out).scan_log()[0] if line["kind"] != "memory"]
     return [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
 
 

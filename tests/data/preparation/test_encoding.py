@@ -5,10 +5,10 @@ import pytest
 
 from cce.data.arrow.blocks import Words, as_values, save_block
 from cce.data.loader import SplitRows
-from cce.data.preparation.encoding import BlockTask, create_files, encode_block
 from cce.data.preparation.job import Columns
+from cce.data.preparation.reading import BlockTask, encode_block
 from cce.data.preparation.vocabulary import split_file
-from cce.data.record_format import record_dtype
+from cce.data.record_format import create_files, record_dtype
 from cce.schema import Feature, Schema
 
 COLUMNS = Columns("y", ("a",), ("x",), multi_hot=("t",), weight="w")

@@ -17,9 +17,9 @@ from benchmarks.criteo_text import write_criteo_text
 
 from cce.data import PreparedData, SyntheticConfig, prepare_synthetic, read_manifest
 from cce.data.preparation import pipeline as module
-from cce.data.preparation.encoding import temporary_folder
 from cce.data.preparation.job import Splitting
 from cce.data.preparation.pipeline import Preparation, prepare_data
+from cce.data.record_format import temporary_folder
 from cce.data.sources.criteo import criteo_kaggle_job
 from cce.files import FolderInUseError
 from cce.workers import LocalEngine

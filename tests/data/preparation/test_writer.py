@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from cce.data.preparation.encoding import check_new, create_files, seal, temporary_folder, write_at
+from cce.data.record_format import check_new, create_files, seal, temporary_folder, write_at
 from cce.schema import Feature, Schema
 
 SCHEMA = Schema((Feature("a", 10),))

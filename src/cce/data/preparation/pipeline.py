@@ -18,8 +18,7 @@ from tqdm import tqdm
 
 from cce.data.arrow.blocks import load_numbers
 from cce.data.arrow.tables import parquet_groups
-from cce.data.preparation.encoding import BlockTask, check_new, create_files, encode_block, seal, temporary_folder
-from cce.data.preparation.reading import Piece, read_piece
+from cce.data.preparation.reading import BlockTask, Piece, encode_block, read_piece
 from cce.data.preparation.vocabulary import (
     FeatureTask,
     SplitBlock,
@@ -28,7 +27,7 @@ from cce.data.preparation.vocabulary import (
     split_file,
     vocabulary_file,
 )
-from cce.data.record_format import SPLITS, checksum
+from cce.data.record_format import SPLITS, check_new, checksum, create_files, seal, temporary_folder
 from cce.files import FULL_DISK, clear_folder, lock_folder, named_full_disk, write_atomic
 from cce.schema import Feature, Schema
 

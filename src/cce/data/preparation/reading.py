@@ -1,4 +1,5 @@
-"""The first step of a preparation: a piece of a raw file → blocks of columns on disk, and what was seen on the way.
+"""What workers do with blocks: the first step of a preparation reads a piece of a raw file into blocks of columns on
+disk, and tells what was seen on the way; the last one encodes them as records.
 
 A block is stored in the work folder until the data set is finished. A piece whose summaries are on disk is not read
 again.
@@ -14,14 +15,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cce.data.arrow.blocks import RawBlock, Words, hex_words, save_block
+from cce.data.arrow.blocks import RawBlock, Words, hex_words, load_numbers, load_words, save_block
 from cce.data.arrow.tables import parquet_blocks, parse_text
-from cce.data.preparation.vocabulary import unit_hash
+from cce.data.preparation.vocabulary import split_file, unit_hash
 from cce.data.raw_files import BLOCK_BYTES, Input
+from cce.data.record_format import (
+    OFFSET,
+    SPLITS,
+    id_dtype,
+    offsets_file,
+    record_dtype,
+    rows_file,
+    values_file,
+    write_at,
+)
 from cce.files import named_full_disk, write_atomic
 
 if TYPE_CHECKING:
     from cce.data.preparation.job import Columns, Reading
+    from cce.schema import Schema
 
 PARQUET_ROWS = 1 << 17  # rows of a block
 REPORTED = 10  # malformed rows that a block remembers by line
@@ -192,3 +204,77 @@ def _dense(column: np.ndarray, name: str, reading: Reading) -> tuple[np.ndarray,
 def scaled(column: np.ndarray, mean: float, deviation: float) -> np.ndarray:
     """`(x - mean) / deviation`; a missing value is the mean."""
     return np.where(np.isnan(column), 0.0, (column - mean) / deviation)
+
+
+# -- encoding ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BlockTask:
+    """One block: where its rows and its bags begin in each split, and where its values' ids are."""
+
+    block: Path
+    folder: Path
+    schema: Schema
+    columns: Columns
+    row_starts: dict[str, int]
+    value_starts: dict[tuple[str, int], int]
+    ids: tuple[tuple[Path, int, int], ...]  # of each feature: the file of ids, where this block's begin, the missing id
+    scales: tuple[tuple[str, float, float], ...] = ()  # of dense columns that are not scaled yet: mean and deviation
+
+    @property
+    def done_file(self) -> Path:
+        """There once the block is written."""
+        return self.block.with_suffix(".done")
+
+
+def encode_block(task: BlockTask) -> int:
+    """Write the rows of a block; return how many there are."""
+    codes = np.load(split_file(task.block))
+    if task.done_file.exists():
+        return len(codes)
+    records = _records(task, len(codes))
+    raw = records.view(np.uint8).reshape(len(records), -1)  # a copy of records need not copy the bytes between fields
+    for split, start in task.row_starts.items():
+        some = raw[codes == SPLITS.index(split)].reshape(-1).view(records.dtype)
+        write_at(task.folder / rows_file(split), start, some)
+    for index in range(len(task.columns.categorical), len(task.columns.features)):
+        _write_bags(task, index, codes)
+    task.done_file.touch()
+    return len(codes)
+
+
+def _records(task: BlockTask, num_rows: int) -> np.ndarray:
+    records = np.zeros(num_rows, record_dtype(task.schema))
+    records["label"] = load_numbers(task.block, "label")
+    if task.schema.has_weights:
+        records["weight"] = load_numbers(task.block, "weight")
+    scales = {name: scale for name, *scale in task.scales}
+    for index, name in enumerate(task.schema.dense):
+        column = load_numbers(task.block, f"dense {index}")
+        records["dense"][:, index] = scaled(column, *scales[name]) if name in scales else column
+    for index, name in enumerate(task.columns.categorical):
+        words = load_words(task.block, f"word {name}")
+        records[f"id{index}"] = _ids(task, index, len(words.values))[words.indices]
+    return records
+
+
+def _ids(task: BlockTask, index: int, num_values: int) -> np.ndarray:
+    """The ids of this block's values, and that of missing ones at the end, where their index -1 looks."""
+    path, start, missing = task.ids[index]
+    return np.append(np.load(path, mmap_mode="r")[start : start + num_values], missing)
+
+
+def _write_bags(task: BlockTask, index: int, codes: np.ndarray) -> None:
+    name = task.columns.features[index]
+    words = load_words(task.block, f"word {name}", index)
+    assert words.lengths is not None
+    dtype = id_dtype(task.schema.features[index].num_embeddings)
+    ids = _ids(task, index, len(words.values))[words.indices].astype(dtype)
+    code_of_ids = np.repeat(codes, words.lengths)
+    for split, row_start in task.row_starts.items():
+        code, start = SPLITS.index(split), task.value_starts[split, index]
+        ends = start + words.lengths[codes == code].cumsum()
+        write_at(task.folder / values_file(split, index), start, ids[code_of_ids == code])
+        # the first offset of a file is its zero, so the end of row r is at r + 1
+        write_at(task.folder / offsets_file(split, index), row_start + 1, ends.astype(OFFSET))
