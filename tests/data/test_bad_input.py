@@ -321,8 +321,6 @@ CONTENTS = {  # found by whoever reads all of it
     "offsets that fall": (sealed_again(set_value("train.1.offsets", "<i8", 5, 0)), ["train.1.offsets must rise from 0 to"]),
     "offsets that begin late": (sealed_again(set_value("train.1.offsets", "<i8", 0, 1)), ["train.1.offsets must rise from 0 to", "got 1 to"]),
     "offsets that end early": (sealed_again(set_value("train.1.offsets", "<i8", -1, 1)), ["train.1.offsets must rise from 0 to", "to 1"]),
-    "a vocabulary of another size": (sealed_again(lambda folder: pq.write_table(pa.table({"value": ["a"], "count": [1]}), folder / "vocabulary" / "000.parquet")), ["vocabulary/000.parquet must have 5 values for 'user', got 1"]),
-    "a vocabulary of text": (sealed_again(replaced("vocabulary/001.parquet", b"a,b\n")), ["vocabulary/001.parquet must be a whole Parquet file"]),
 }  # fmt: skip
 OPTIONS_OF_DATA = {  # rejected where raw rows are read as those of the data set
     "a synthetic one": (changed("kind", value="synthetic"), ["data must have been made from raw rows, got a synthetic data set"]),

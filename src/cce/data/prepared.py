@@ -4,7 +4,6 @@ them; and whether all of it is what the manifest says: checksums, shapes, and th
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -274,8 +273,6 @@ def find_problems(folder: Path, manifest: Mapping[str, Any], names: Collection[s
         for index, feature in enumerate(schema.features):
             if feature.multi_hot and {values_file(split, index), offsets_file(split, index)} <= whole:
                 yield from _bag_problems(folder, split, index, feature.num_embeddings)
-    bits = manifest.get("options", {}).get("rule", {}).get("hash_bits")
-    yield from _vocabulary_problems(folder, schema, whole, None if bits is None else 2**bits)
 
 
 Check = tuple[str, str, Callable[[np.ndarray], np.ndarray]]  # a field, the rule of its values, where they are right
@@ -321,26 +318,3 @@ def _bag_problems(folder: Path, split: str, index: int, num_embeddings: int) -> 
 
 def _id_check(name: str, num_embeddings: int) -> Check:
     return name, f"in [0, {num_embeddings})", lambda ids: (ids >= 0) & (ids < num_embeddings)
-
-
-def _vocabulary_problems(folder: Path, schema: Schema, whole: set[str], hashed: int | None) -> Iterator[str]:
-    """A vocabulary has a value for each id but 0, and none where ids are `hashed` ones.
-
-    They are files of Parquet, which can be read if pyarrow is there.
-    """
-    if importlib.util.find_spec("pyarrow") is None:
-        return
-    from cce.data.arrow.tables import parquet_groups
-    from cce.data.preparation.vocabulary import vocabulary_file
-
-    for index, feature in enumerate(schema.features):
-        path = folder / vocabulary_file(index)
-        if vocabulary_file(index) not in whole:
-            continue
-        try:
-            size = sum(parquet_groups(path))
-        except ValueError as error:
-            yield str(error)
-        else:
-            if size != feature.num_embeddings - 1 and not (size == 0 and feature.num_embeddings == hashed):
-                yield f"{path} must have {feature.num_embeddings - 1} values for {feature.name!r}, got {size}."

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cce.data.arrow.blocks import Words, as_values, save_block
-from cce.data.arrow.tables import load_vocabulary
+from cce.data.arrow.tables import load_vocabulary, save_vocabulary
 from cce.data.preparation import vocabulary as module
 from cce.data.preparation.job import VocabularyRule
-from cce.data.preparation.vocabulary import FeatureTask, number_values, split_file
+from cce.data.preparation.vocabulary import FeatureTask, index_vocabulary, number_values, split_file
 from helpers.raw_files import vocabulary_of
 
 
@@ -65,3 +65,10 @@ def test_what_is_done_is_not_done_again(tmp_path):
     facts = number_values(task(tmp_path, paths, VocabularyRule()))
     paths[0].unlink()
     assert number_values(task(tmp_path, paths, VocabularyRule())) == facts
+
+
+def test_a_vocabulary_of_another_size_than_the_schema_says_is_rejected(tmp_path):
+    save_vocabulary(tmp_path / "v.parquet", as_values(["a", "b"]), np.array([2, 1]))
+    assert len(index_vocabulary(tmp_path / "v.parquet", "user", 3)) == 2
+    with pytest.raises(ValueError, match=r"v\.parquet must have 4 values for 'user', got 2\.$"):
+        index_vocabulary(tmp_path / "v.parquet", "user", 5)

@@ -70,6 +70,8 @@ def index_vocabulary(path: Path, feature: str, num_embeddings: int) -> Vocabular
     values, _ = load_vocabulary(path)
     if not len(values) and num_embeddings > 1:
         return Vocabulary.hashed(feature, (num_embeddings - 1).bit_length())
+    if len(values) != num_embeddings - 1:
+        raise ValueError(f"{path} must have {num_embeddings - 1} values for {feature!r}, got {len(values)}.")
     whole = is_whole(values)
     return Vocabulary.build(feature, "integers" if whole else "words", as_texts(values, whole=whole))
 
