@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from benchmarks.criteo_text import write_criteo_text
 
-from cce.distributed.packing import pack
+from cce.distributed import pack
 from cce.records import read_records
 from cce.run_folder import RunFolder
 from cce.training.checkpoint import list_checkpoints, read_checkpoint

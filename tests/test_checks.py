@@ -1,10 +1,12 @@
-"""Argument checks name the argument, the rule and the value."""
+"""Argument checks name the argument, the rule and the value; objects know what they were made with."""
 
+import copy
+import pickle
 import re
 
 import pytest
 
-from cce.checks import check_choice, check_divides, check_range
+from cce.checks import RemembersArguments, arguments_of, check_choice, check_divides, check_range
 
 
 @pytest.mark.parametrize("value", [3, 4, 9])
@@ -80,3 +82,25 @@ def test_an_uneven_cut_is_rejected_with_both_numbers(parts):
     message = f"embedding_dim must be a multiple of num_columns, got embedding_dim=12 and num_columns={parts}."
     with pytest.raises(ValueError, match=re.escape(message)):
         check_divides("num_columns", parts, "embedding_dim", 12)
+
+
+class Point(RemembersArguments):
+    def __init__(self, x, y=2, *, generator=None, **others):
+        self.x = x
+
+
+class Many(RemembersArguments):
+    def __init__(self, *values):
+        pass
+
+
+def test_arguments_are_known_by_name_in_copies_as_well():
+    point = Point(1, generator=object(), z=3)
+    for each in (point, copy.deepcopy(Point(1, z=3)), pickle.loads(pickle.dumps(Point(1, z=3)))):
+        assert arguments_of(each) == {"x": 1, "z": 3}
+
+
+def test_arguments_without_names_cannot_be_told():
+    assert arguments_of(Many()) == {}
+    with pytest.raises(TypeError, match=r"^Many must be made with named arguments to be saved, got \*values\.$"):
+        arguments_of(Many(1, 2))

@@ -27,7 +27,6 @@ STOREYS = {  # a package imports only packages above it, and so a storey only st
         *(
             "version",
             "lazy",
-            "arguments",
             "checks",
             "text",
             "budget",
@@ -182,7 +181,6 @@ def test_files_and_records_and_text_and_checks_do_without_torch():
     for name in (
         "version",
         "lazy",
-        "arguments",
         "checks",
         "text",
         "files",

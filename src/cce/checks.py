@@ -1,14 +1,18 @@
-"""Argument checks: every error names the argument, the rule and the value."""
+"""Argument checks: every error names the argument, the rule and the value. And objects that know their arguments."""
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 from collections.abc import Iterable
 from numbers import Real
+from typing import Any, Self
 
 __all__ = [
     "START_SCALES",
+    "RemembersArguments",
+    "arguments_of",
     "check_choice",
     "check_divides",
     "check_flag",
@@ -20,6 +24,7 @@ __all__ = [
 ]
 
 START_SCALES = ("uniform", "dlrm", "zero")
+NOT_KEPT = ("device", "dtype", "generator")  # the object may have moved, and the generator has been used
 MOST_SHOWN = 80  # characters of a value in an error
 
 
@@ -90,3 +95,26 @@ def check_divides(name: str, parts: int, whole_name: str, whole: int) -> None:
 def _power(value: int) -> str:
     exponent = round(math.log2(value)) if value > 0 else 0
     return f"2**{exponent}" if exponent >= 16 and value == 2**exponent else str(value)
+
+
+class RemembersArguments:
+    """A base whose objects know what their constructor was given; it is to be named before other bases."""
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Note what the constructor is about to get; a copy, which gets nothing, has what was copied."""
+        made = super().__new__(cls)
+        made.__dict__["_given"] = (args, {name: value for name, value in options.items() if name not in NOT_KEPT})
+        return made
+
+
+def arguments_of(made: RemembersArguments) -> dict[str, Any]:
+    """The arguments that were given, by name."""
+    args, options = made.__dict__["_given"]
+    signature = inspect.signature(type(made))
+    found = dict(signature.bind_partial(*args, **options).arguments)
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            found |= found.pop(name, {})
+        elif parameter.kind is inspect.Parameter.VAR_POSITIONAL and found.get(name):
+            raise TypeError(f"{type(made).__name__} must be made with named arguments to be saved, got *{name}.")
+    return found

@@ -20,8 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from cce.arguments import arguments_of
-from cce.checks import check_type
+from cce.checks import arguments_of, check_type
 from cce.clustering import ClusterSettings
 from cce.embeddings import METHODS, Embedding, EmbeddingBag
 from cce.files import replace_file, usual_permissions

@@ -3,15 +3,13 @@
 import torch
 from torch import nn
 
-from cce.distributed import Ranks
-from cce.distributed.parallel import NO_BUFFERS, ParallelModel
+from cce.distributed.ranks import NO_BUFFERS, ParallelModel, Ranks
 
 
 def test_alone_nothing_is_wrapped():
     model = nn.Linear(2, 1)
     parallel = ParallelModel(model, Ranks())
-    with parallel.without_reduction(when=True):
-        assert torch.equal(parallel(torch.ones(1, 2)), model(torch.ones(1, 2)))
+    assert torch.equal(parallel(torch.ones(1, 2)), model(torch.ones(1, 2)))
     parallel.refresh()
     parallel.close()
 

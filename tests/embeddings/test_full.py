@@ -1,7 +1,9 @@
+import pytest
 import torch
 
 import cce
 from cce.testing import LinearContract
+from helpers import slow
 
 
 class TestFull(LinearContract):
@@ -22,3 +24,33 @@ class TestFull(LinearContract):
         weight = torch.randn(50, 8)
         table = cce.embeddings.FullEmbedding.from_table(weight, num_params=400)
         torch.testing.assert_close(table.to_dense(), weight)
+
+
+class TestHashingTrick(LinearContract):
+    table_class = cce.embeddings.HashingTrickEmbedding
+
+    def reference(self, table, x):
+        return table.codebook[slow.row(x, table.hash.seeds[0], table.hash.num_rows)]
+
+
+class TestSignedHashingTrick(LinearContract, variant=True):
+    table_class = cce.embeddings.HashingTrickEmbedding
+    options = {"signed": True}  # noqa: RUF012
+
+    def reference(self, table, x):
+        row = slow.row(x, table.hash.seeds[0], table.hash.num_rows)
+        return slow.sign(x, table.sign.seeds[0]) * table.codebook[row]
+
+
+def test_starting_from_a_trained_table_takes_the_mean_of_the_ids_that_share_a_row():
+    weight = torch.randn(300, 4, dtype=torch.float64)
+    table = cce.embeddings.HashingTrickEmbedding.from_table(weight, num_params=80)
+    rows = table.hash(torch.arange(300)).squeeze(1)
+    for row in range(20):
+        if (rows == row).any():
+            torch.testing.assert_close(table.codebook[row].detach(), weight[rows == row].mean(0), atol=1e-5, rtol=1e-5)
+
+
+def test_a_number_of_rows_below_one_is_rejected():
+    with pytest.raises(ValueError, match=r"num_rows must lie in \[1, 2\*\*31\), got 0\."):
+        cce.embeddings.HashingTrickEmbedding(10, 4, num_rows=0)

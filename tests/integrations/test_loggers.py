@@ -29,7 +29,7 @@ def test_only_finite_numbers_are_sent_by_name():
 def test_a_logger_that_is_not_known_or_not_installed_is_one_line(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="logger must be one of tensorboard; got 'tensorbord'"):
         open_logger("tensorbord", tmp_path)
-    monkeypatch.setitem(__import__("sys").modules, "cce.integrations.tensorboard", None)
+    monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
     with pytest.raises(ValueError, match=r"logger must be installed, got 'tensorboard'.*\[tensorboard\]"):
         open_logger("tensorboard", tmp_path)
     with pytest.raises(ValueError, match="name of a logger must be new, got 'tensorboard'"):

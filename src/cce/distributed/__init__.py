@@ -1,9 +1,7 @@
 """Several processes that train one model: who they are, what they send each other, who does what."""
 
-from cce.distributed.collectives import broadcast, check_same, gather_rows, is_lost_peer, sum_over_ranks
-from cce.distributed.packing import pack, unpack
-from cce.distributed.parallel import ParallelModel
-from cce.distributed.ranks import Ranks, current_ranks, init_distributed, partition_work
+from cce.distributed.collectives import broadcast, check_same, gather_rows, is_lost_peer, pack, sum_over_ranks, unpack
+from cce.distributed.ranks import ParallelModel, Ranks, current_ranks, init_distributed, partition_work
 
 __all__ = [
     "ParallelModel",

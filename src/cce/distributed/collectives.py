@@ -1,7 +1,8 @@
 """What processes send each other: values from one to all, sums, rows, and fingerprints that must agree.
 
 Tensors are sent as bytes, since gloo knows neither uint16 nor bfloat16 everywhere. With one process nothing is sent.
-All are collectives: every rank must call them.
+All are collectives: every rank must call them. Nothing is pickled (`pack`): plain values are JSON's, with keys that
+are not strings, tuples and tensors written as marked lists.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import torch
 from torch import Tensor, distributed
 from torch.distributed import ProcessGroup
 
-from cce.distributed.packing import pack, unpack
 from cce.distributed.ranks import Ranks, current_ranks
 
+MARK = "="  # the one key of a dictionary that stands for something else
 # what torch says when a process of the group is gone
 LOST_PEER = ("gloo", "NCCL", "onnection closed", "onnection reset", "Broken pipe")
 
@@ -104,3 +105,32 @@ def _fingerprint(tensor: Tensor) -> str:
 def is_lost_peer(error: RuntimeError) -> bool:
     """Whether an error of torch means that another process has died."""
     return any(sign in str(error) for sign in LOST_PEER)
+
+
+def pack(value: Any, tensors: dict[str, Tensor], name: str = "") -> Any:
+    """`value` in plain values; its tensors go to `tensors`, under names that say where they were."""
+    if isinstance(value, Tensor):
+        tensors[name] = value.detach()
+        return {MARK: ["tensor", name]}
+    if isinstance(value, dict):
+        return {MARK: ["dict", [[key, pack(item, tensors, f"{name}.{key}")] for key, item in value.items()]]}
+    if isinstance(value, list | tuple):
+        items = [pack(item, tensors, f"{name}.{index}") for index, item in enumerate(value)]
+        return {MARK: ["tuple", items]} if isinstance(value, tuple) else items
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"{name or 'value'} must hold plain values and tensors to be saved, got {type(value).__name__}.")
+
+
+def unpack(plain: Any, tensors: dict[str, Tensor]) -> Any:
+    """The value that `pack` was given."""
+    if isinstance(plain, list):
+        return [unpack(item, tensors) for item in plain]
+    if not isinstance(plain, dict):
+        return plain
+    kind, content = plain[MARK]
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "tuple":
+        return tuple(unpack(item, tensors) for item in content)
+    return {key: unpack(item, tensors) for key, item in content}

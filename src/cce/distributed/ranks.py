@@ -1,18 +1,27 @@
-"""The processes that train one model together: those of torch's default process group."""
+"""The processes that train one model together, those of torch's default process group, and the model that they call."""
 
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import distributed
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+if TYPE_CHECKING:
+    from cce.schema import Batch
 
 PATIENCE = timedelta(minutes=30)  # a clustering or a checkpoint of one process may keep the others waiting
+_names = inspect.signature(DistributedDataParallel).parameters
+# buffers are not sent at every forward; torch 2.13 has another name for it
+NO_BUFFERS = {"forward_sync_buffers" if "forward_sync_buffers" in _names else "broadcast_buffers": False}
 
 
 @dataclass(frozen=True)
@@ -75,3 +84,31 @@ def partition_work(weights: Sequence[float], world_size: int) -> list[int]:
         owners[index] = min(range(world_size), key=loads.__getitem__)
         loads[owners[index]] += weights[index]
     return owners
+
+
+class ParallelModel:
+    """Calls `model`; with several ranks, its gradients become the mean of those of all ranks."""
+
+    def __init__(self, model: nn.Module, ranks: Ranks) -> None:
+        self.model, self.ranks = model, ranks
+        self._wrapped: DistributedDataParallel | None = None
+        self._known: list[tuple[int, Any]] = []
+        self.refresh()
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Logits."""
+        return (self._wrapped or self.model)(batch)  # type: ignore[no-any-return]
+
+    def refresh(self) -> None:
+        """Wrap the model again if a clustering replaced or resized a parameter: gradients are reduced by position."""
+        now = [(id(parameter), parameter.shape) for parameter in self.model.parameters()]
+        if self.ranks.world_size > 1 and now != self._known:
+            self.close()
+            self._wrapped = DistributedDataParallel(self.model, **NO_BUFFERS)  # type: ignore[arg-type]
+        self._known = now
+
+    def close(self) -> None:
+        """Release the wrapper: it must outlive neither the group of processes nor the shapes of the parameters."""
+        if self._wrapped is not None:
+            self._wrapped = None
+            gc.collect()  # it is part of cycles, and holds on to where gradients were added up

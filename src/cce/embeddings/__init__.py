@@ -1,12 +1,13 @@
 """The methods: one file each, one contract, and the bag that pools any of them."""
 
 from cce.embeddings.bag import EmbeddingBag
-from cce.embeddings.base import MAX_IDS, Embedding, check_budget
+from cce.embeddings.base import MAX_IDS, Embedding, TracedWhole, check_budget, is_symbolic
 from cce.embeddings.cce import CCEEmbedding
 from cce.embeddings.cluster_step import Learned
 from cce.embeddings.clusterable import (
     Clusterable,
     ClusterEvent,
+    Finalizable,
     RowTransfer,
     StagedClustering,
     check_plain_parameters,
@@ -24,10 +25,8 @@ from cce.embeddings.compositional import (
     piece_shape,
 )
 from cce.embeddings.dhe import DeepHashEmbedding
-from cce.embeddings.finalizable import Finalizable
-from cce.embeddings.full import FullEmbedding
+from cce.embeddings.full import FullEmbedding, HashingTrickEmbedding
 from cce.embeddings.hash_embedding import HashEmbedding
-from cce.embeddings.hashing_trick import HashingTrickEmbedding
 from cce.embeddings.initialization import (
     StartScale,
     check_placement,
@@ -39,7 +38,7 @@ from cce.embeddings.int8_rows import Int8Rows
 from cce.embeddings.linear import LinearEmbedding, RandomEmbedding
 from cce.embeddings.low_rank import LowRankEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
-from cce.embeddings.options import CommonOptions, Options, rules, whole
+from cce.embeddings.options import CommonOptions, Options, TrainingDefaults, paper_schedule, rules, whole
 from cce.embeddings.product_quantized import ProductQuantizedEmbedding
 from cce.embeddings.quantized import QuantizedEmbedding
 from cce.embeddings.registry import (
@@ -54,8 +53,6 @@ from cce.embeddings.row_gradients import Pending, merge_pending
 from cce.embeddings.row_lookup import RowTables, compiled_look_up
 from cce.embeddings.sizing import Shapes, TableRequest
 from cce.embeddings.tensor_train import TensorTrainEmbedding
-from cce.embeddings.tracing import TracedWhole, is_symbolic
-from cce.embeddings.training_defaults import TrainingDefaults, paper_schedule
 
 __all__ = [
     "MAX_IDS",

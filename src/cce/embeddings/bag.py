@@ -6,19 +6,16 @@ bag of more than one id wherever composing is not linear in the pieces of all id
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from cce.checks import check_choice, check_flag, check_range, check_type
-from cce.embeddings.finalizable import Finalizable
+from cce.embeddings.base import Embedding, TracedWhole, is_symbolic
+from cce.embeddings.clusterable import Finalizable
 from cce.embeddings.initialization import check_placement
 from cce.embeddings.row_lookup import sum_bags
-from cce.embeddings.tracing import TracedWhole, is_symbolic
-
-if TYPE_CHECKING:
-    from cce.embeddings.base import Embedding
 
 Mode = Literal["sum", "mean", "max"]
 

@@ -9,19 +9,40 @@ from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 
-from cce.arguments import RemembersArguments, arguments_of
-from cce.checks import check_flag, check_range, check_start_scale, check_type
+from cce.checks import RemembersArguments, arguments_of, check_flag, check_range, check_start_scale, check_type
 from cce.embeddings.initialization import StartScale, new_parameter, start_variance
-from cce.embeddings.options import Check, CommonOptions, Options, optional
+from cce.embeddings.options import Check, CommonOptions, Options, TrainingDefaults, optional
 from cce.embeddings.sizing import Shapes, TableRequest, most_within
-from cce.embeddings.tracing import TracedWhole, is_symbolic
-from cce.embeddings.training_defaults import TrainingDefaults
 from cce.footprint import Footprint
 from cce.indexing import IndexModule, blocks, check_generator, check_ids, common_generator
 
 MAX_IDS = 2**63  # ids are non-negative 64-bit integers
 DENSE_BLOCK = 1 << 16  # ids at a time in to_dense
+
+
+class TracedWhole(nn.Module):
+    """A module that is one node of a graph of `torch.fx`, as torch's own layers are: alone, or as a part of a model.
+
+    The graph calls the module itself, so that it has its parameters, its index state and all that becomes of them.
+    """
+
+    @property
+    def itself(self) -> Self:
+        """The module, by a name that a graph can call it by when nothing else is around it."""
+        return self
+
+    def _traced(self, ids: Any, *arguments: Any) -> Any:
+        """The node that calls this module with symbolic ids."""
+        tracer = ids.tracer
+        path = "itself" if tracer.root is self else tracer.path_of_module(self)
+        return tracer.create_proxy("call_module", path, (ids, *arguments), {})
+
+
+def is_symbolic(ids: object) -> bool:
+    """Whether ids stand for values that a graph will be given."""
+    return isinstance(ids, Proxy)
 
 
 class Embedding(RemembersArguments, TracedWhole, ABC):

@@ -17,16 +17,15 @@ import torch
 from torch import Tensor, nn
 
 from cce.embeddings.base import check_weight
+from cce.embeddings.clusterable import Finalizable
 from cce.embeddings.compact_form import Codebooks, Compact, PointedRows, RowPointers, TrainedRows
 from cce.embeddings.compositional import piece_shape
-from cce.embeddings.finalizable import Finalizable
 from cce.embeddings.initialization import new_parameter
 from cce.embeddings.int8_rows import MOST_COUNTED, Int8Rows
 from cce.embeddings.linear import ID_TYPES, LinearEmbedding
-from cce.embeddings.options import CommonOptions, Options, choice, optional, rules, whole
+from cce.embeddings.options import CommonOptions, Options, TrainingDefaults, choice, optional, rules, whole
 from cce.embeddings.row_lookup import RowTables, compiled_look_up
 from cce.embeddings.sizing import Shapes
-from cce.embeddings.training_defaults import TrainingDefaults
 from cce.indexing import PointerStore, RowMap, RowSource, blocks, common_generator
 from cce.signals import uninterrupted
 

@@ -1,4 +1,4 @@
-"""Tables that learn their H while they train, what they report after each clustering, and many clustered at once."""
+"""Tables that learn their H while they train or after it, what a clustering reports, and many clustered at once."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
     from cce.clustering import ClusterSettings
+    from cce.embeddings.int8_rows import Int8Rows
 
 SMALL_IDS = 1 << 18  # tables of fewer ids are clustered side by side, each on one core
 
@@ -92,6 +93,28 @@ class Clusterable(Embedding):
     @abstractmethod
     def can_cluster(self) -> bool:
         """Whether there is anything left to learn."""
+
+
+class Finalizable(Embedding):
+    """A table of int8 rows while it trains, and of something smaller after `finalize`."""
+
+    rows: Int8Rows
+    num_columns: int  # of the compact form
+    num_rows: int  # of each column of it
+    anchor: nn.Parameter  # stands for the rows in an optimizer
+
+    @property
+    @abstractmethod
+    def is_final(self) -> bool:
+        """Whether the table has its compact form."""
+
+    @abstractmethod
+    def give_rows(self, counts: Tensor) -> None:
+        """Give rows to ids that occur often enough in training, by counts `(num_embeddings,)`, and to no others."""
+
+    def check_not_averaged(self) -> None:
+        """Reject an average of models: int8 rows are not averaged, and stand for no step of the average."""
+        self.rows.check_not_averaged(self.anchor)
 
 
 def check_plain_parameters(table: Clusterable) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, Unpack
 import torch
 from torch import Tensor
 
-from cce.arguments import arguments_of
+from cce.checks import arguments_of
 from cce.clustering import ClusterSettings, ProductQuantizer, Quantizer, Source, checked_settings
 from cce.embeddings.base import MAX_IDS, check_weight
 from cce.embeddings.cluster_step import Learned, stage_clustering

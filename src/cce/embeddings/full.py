@@ -1,13 +1,20 @@
-"""The full table: one row per id. `H` is the identity; every other method is measured against it."""
+"""One row an id: its own, in the full table that others are measured against, or one shared at random.
+
+The hashing trick: Weinberger et al., "Feature hashing for large scale multitask learning" (ICML 2009). `H` has a single ±1 in each row.
+"""
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
+from cce.checks import check_flag
 from cce.embeddings.linear import RandomEmbedding
-from cce.embeddings.options import CommonOptions, Options
+from cce.embeddings.options import CommonOptions, Options, rules, whole
 from cce.embeddings.sizing import Shapes
-from cce.indexing import OwnRow
+from cce.indexing import HashedRows, MultiplyShift, OwnRow
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FullEmbedding(RandomEmbedding):
@@ -29,3 +36,43 @@ class FullEmbedding(RandomEmbedding):
     def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
         """A row for each id."""
         return Shapes({"codebook": (num_embeddings, embedding_dim)})
+
+
+class HashingTrickEmbedding(RandomEmbedding):
+    """`T[x] = s(x) · M[h(x)]`, with `num_rows` rows; the sign `s` is 1 unless `signed`."""
+
+    method = "hash"
+    option_checks = rules(num_rows=whole(1), signed=check_flag)
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        *,
+        num_rows: int,
+        signed: bool = False,
+        **common: Unpack[CommonOptions],
+    ) -> None:
+        super().__init__(num_embeddings, embedding_dim, **common)
+        options = self.check_options(num_rows=num_rows, signed=signed)
+        self.hash = MultiplyShift(1, num_rows, device="meta")
+        self.sign = MultiplyShift(1, 2, device="meta") if signed else None
+        self.make_parameters(options, common)
+
+    def sources(self) -> tuple[int, int, list[HashedRows]]:
+        """One hashed row."""
+        return 1, 1, [HashedRows(self.hash, slots=(0,), first_rows=(0,))]
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether rows have signs."""
+        return self.sign is not None
+
+    def weights(self, ids: Tensor) -> Tensor | None:
+        """The sign of the row."""
+        return None if self.sign is None else self.sign.signs(ids).unsqueeze(1)
+
+    @classmethod
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
+        """The rows; a hash function for them, and one for signs."""
+        return Shapes({"codebook": (arguments["num_rows"], embedding_dim)}, num_hashes=1 + arguments["signed"])

@@ -22,8 +22,7 @@ from torch import Tensor
 
 from cce import compiled
 from cce.checks import check_range
-from cce.embeddings.live_rows import Live, describe, register
-from cce.embeddings.recent_rows import RecentRows, merge_rows
+from cce.embeddings.live_rows import Live, RecentRows, describe, merge_rows, register
 from cce.indexing import IndexModule, RowMap, blocks, make_key, uniform
 from cce.kernels import int8 as loops
 from cce.kernels import is_eager

@@ -19,9 +19,8 @@ from cce.embeddings.compositional import (
     CompositionalSumEmbedding,
 )
 from cce.embeddings.dhe import DeepHashEmbedding
-from cce.embeddings.full import FullEmbedding
+from cce.embeddings.full import FullEmbedding, HashingTrickEmbedding
 from cce.embeddings.hash_embedding import HashEmbedding
-from cce.embeddings.hashing_trick import HashingTrickEmbedding
 from cce.embeddings.initialization import check_placement
 from cce.embeddings.low_rank import LowRankEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding

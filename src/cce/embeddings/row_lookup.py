@@ -25,7 +25,7 @@ from cce.kernels import Bags, is_eager
 from cce.kernels import int8 as loops
 
 if TYPE_CHECKING:
-    from cce.embeddings.finalizable import Finalizable
+    from cce.embeddings.clusterable import Finalizable
     from cce.embeddings.int8_rows import Int8Rows
 
 Array = np.ndarray[Any, Any]

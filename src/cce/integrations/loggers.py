@@ -21,17 +21,29 @@ class Logger(Protocol):
         """Send what is left."""
 
 
-def _tensorboard(folder: Path, step: int, config: Mapping[str, Any]) -> Logger:
-    try:
-        from cce.integrations.tensorboard import TensorBoardLogger
-    except ImportError as error:
-        hint = install_hint("tensorboard")
-        raise ValueError(f"logger must be installed, got 'tensorboard', which is not ({error}): {hint}.") from error
-    del config
-    return TensorBoardLogger(folder, step)
+class TensorBoardLogger:
+    """Scalars by name, in event files below the run's folder. A resumed run drops what came after its step."""
+
+    def __init__(self, folder: Path, step: int, config: Mapping[str, Any]) -> None:
+        del config
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            hint = install_hint("tensorboard")
+            raise ValueError(f"logger must be installed, got 'tensorboard', which is not ({error}): {hint}.") from error
+        self._writer: Any = SummaryWriter(str(folder / "tensorboard"), purge_step=step or None)
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Write some scalars."""
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        """Finish the files."""
+        self._writer.close()
 
 
-LOGGERS: dict[str, Callable[[Path, int, Mapping[str, Any]], Logger]] = {"tensorboard": _tensorboard}
+LOGGERS: dict[str, Callable[[Path, int, Mapping[str, Any]], Logger]] = {"tensorboard": TensorBoardLogger}
 
 
 def register_logger(name: str, make: Callable[[Path, int, Mapping[str, Any]], Logger]) -> None:
