@@ -1,4 +1,4 @@
-"""The whole cluster event: seconds by step, CPU seconds, and memory above the module.
+"""The whole cluster event: seconds, CPU seconds, and memory above the module.
 
     python -m benchmarks.cluster_event            # 1M and 5M ids, 4 columns of width 4, k = 4,000, 50 iterations
     python -m benchmarks.cluster_event --quick
@@ -24,7 +24,6 @@ from cce.text import format_bytes, format_table
 
 SIZES = [(1_000_000, 4_000), (5_000_000, 4_000)]
 QUICK = [(100_000, 400)]
-STEPS = ("sample", "fit", "assign", "helpers", "measure", "stage", "swap")
 
 
 def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
@@ -35,7 +34,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     for size in QUICK if options.quick else SIZES:
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as fresh:
             figures += fresh.submit(_measure_both, *size).result()  # memory that others freed would hide what it needs
-    headers = ("ids", "rows", "event", *STEPS, "wall s", "CPU s", "memory above", "new pointers", "sample")
+    headers = ("ids", "rows", "event", "wall s", "CPU s", "memory above", "new pointers", "sample")
     print(format_table(headers, [_row(figure) for figure in figures], num_left=0))
     if not options.quick:
         print(keep("cluster_event", figures))
@@ -64,7 +63,6 @@ def _measure(table: cce.embeddings.ClusteredEmbedding, event: int, generator: to
         "num_ids": table.num_embeddings,
         "num_rows": table.num_rows,
         "event": event,
-        "steps": outcome.seconds,
         "wall_seconds": time.perf_counter() - wall,
         "cpu_seconds": time.process_time() - cpu,
         "memory_above": peak.bytes,
@@ -75,10 +73,9 @@ def _measure(table: cce.embeddings.ClusteredEmbedding, event: int, generator: to
 
 
 def _row(figure: dict[str, Any]) -> tuple[str, ...]:
-    steps = [f"{figure['steps'][step]:.2f}" for step in STEPS]
     sizes = [format_bytes(figure[name]) for name in ("memory_above", "pointer_bytes", "sample_bytes")]
     seconds = [f"{figure['wall_seconds']:.1f}", f"{figure['cpu_seconds']:.1f}"]
-    return (f"{figure['num_ids']:,}", f"{figure['num_rows']:,}", str(figure["event"]), *steps, *seconds, *sizes)
+    return (f"{figure['num_ids']:,}", f"{figure['num_rows']:,}", str(figure["event"]), *seconds, *sizes)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def test_none_of_them_stands_for_full_tables():
 
 
 def test_it_is_made_of_itself_or_of_one_of_four():
-    budget = Budget(num_params=5, rule="proportional")
+    budget = Budget(num_params=5)
     assert make_budget(budget, *NONE) is budget
     assert make_budget(None, 3, None, None, None) == Budget(cap=3)
     assert make_budget(None, None, None, 4, None) == Budget(nbytes=4)

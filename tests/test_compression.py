@@ -141,12 +141,6 @@ def test_a_compression_is_of_all_tables_that_may_be_swapped():
     plan = cce.compress(model, method="hash", compression=100)
     found = {table.name: table.num_params for table in plan.compressed}
     assert found == {"user": 9_600, "item": 9_600}
-    other = cce.compress(
-        nn.ModuleDict({"user": nn.Embedding(100_000, 16), "item": nn.Embedding(20_000, 16)}),
-        method="hash",
-        budget=cce.budget.Budget(compression=100, rule="proportional"),
-    )
-    assert {table.name: table.num_params for table in other.tables} == {"user": 16_000, "item": 3_200}
 
 
 def test_bytes_are_those_of_the_models_dtype():

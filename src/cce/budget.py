@@ -1,4 +1,4 @@
-"""A memory budget: how much the tables may hold together, and the rule that shares it out. No torch here.
+"""A memory budget: how much the tables may hold together, and how it is shared out. No torch here.
 
 The meaning is the same everywhere, for one table, a collection, a model that is compressed and a training run:
 
@@ -7,16 +7,15 @@ The meaning is the same everywhere, for one table, a collection, a model that is
 - `num_params`, `nbytes`: parameters, or bytes with pointers, of all tables together.
 - `compression`: all tables together have so many times fewer parameters than the full tables.
 
-A total is shared out by a rule. "cap", the default, gives every table the same most, as large as the total allows: a
-small vocabulary then keeps its table in full, and only large ones are compressed. "proportional" gives every table the
-same compression.
+A total gives every table the same most, as large as the total allows: a small vocabulary then keeps its table in full,
+and only large ones are compressed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from cce.checks import check_choice, check_number, check_range, check_type, shown
+from cce.checks import check_number, check_range, check_type, shown
 
 __all__ = [
     "DEFAULT_METHOD",
@@ -24,7 +23,6 @@ __all__ = [
     "FULL_SIZED",
     "MEASURES",
     "PAPER_METHOD",
-    "RULES",
     "SIZED_LATER",
     "Budget",
     "BudgetTooSmallError",
@@ -38,7 +36,6 @@ SIZED_LATER = ("cce",)  # methods whose size is chosen after training: without a
 DEFAULT_METHOD = "cce"  # of tables that do not fit in full
 PAPER_METHOD = "cce-paper"  # of such tables in a run that follows the paper
 MEASURES = ("cap", "num_params", "nbytes", "compression")
-RULES = ("cap", "proportional")
 LARGEST = 2**63
 
 
@@ -52,13 +49,12 @@ class BudgetTooSmallError(ValueError):
 
 @dataclass(frozen=True)
 class Budget:
-    """One of `cap`, `num_params`, `nbytes` and `compression`, and how a total is shared out; none: full tables."""
+    """One of `cap`, `num_params`, `nbytes` and `compression`; none: full tables."""
 
     cap: int | None = None
     num_params: int | None = None
     nbytes: int | None = None
     compression: float | None = None
-    rule: str = "cap"
 
     def __post_init__(self) -> None:
         given = [name for name in MEASURES if getattr(self, name) is not None]
@@ -70,10 +66,6 @@ class Budget:
                 check_range(name, getattr(self, name), 1, LARGEST)
         if self.compression is not None:
             check_number("compression", self.compression, 1)
-        check_choice("rule", self.rule, RULES)
-        if self.rule != "cap" and self.measure in (None, "cap"):
-            got = "none" if self.measure is None else f"cap={self.cap}"
-            raise ValueError(f"rule {self.rule!r} needs a total: give num_params, nbytes or compression, got {got}.")
 
     @property
     def measure(self) -> str | None:
@@ -94,11 +86,8 @@ class Budget:
         return limit
 
     def __str__(self) -> str:
-        """The arguments that were given."""
-        given = {
-            each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name) != each.default
-        }
-        return ", ".join(f"{name}={value}" for name, value in given.items()) or "full tables"
+        """The argument that was given."""
+        return "full tables" if self.measure is None else f"{self.measure}={getattr(self, self.measure)}"
 
 
 def make_budget(

@@ -6,7 +6,7 @@ values for every parameter. So both are always shown, each with its own compress
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any
 
@@ -123,43 +123,30 @@ class Footprints:
     def __str__(self) -> str:
         if not self.tables:
             return "no embedding tables"
-        headers = [header for header in COLUMNS if self._has(header)]
-        rows = [[_cell(table, header) for header in headers] for table in (*self.tables, self.total)]
+        columns = {name: [show(table) for table in (*self.tables, self.total)] for name, show in COLUMNS.items()}
+        nothing = {"", format_bytes(0)}
+        shown = {name: cells for name, cells in columns.items() if name not in WHERE_ANY or {*cells} - nothing}
+        rows = [list(row) for row in zip(*shown.values(), strict=True)]
         largest = self.largest
         note = f"largest table: {largest.name}, {format_ratio(largest.compression)} fewer params"
         note += f", {format_ratio(largest.byte_compression)} fewer bytes"
-        return f"{format_table(headers, rows, num_left=2)}\n{note}"
-
-    def _has(self, header: str) -> bool:
-        """Whether a column has anything to show."""
-        return header not in WHERE_ANY or any(getattr(table, WHERE_ANY[header]) for table in self.tables)
+        return f"{format_table([*shown], rows, num_left=2)}\n{note}"
 
 
-COLUMNS = ("table", "method", "ids", "dim", "full params", "params", "codebook", "pointers", "gradients", "optimizer",
-           "int8 rows", "fewer params", "fewer bytes", "why kept")  # fmt: skip
-WHERE_ANY = {
-    "gradients": "gradient_nbytes",
-    "optimizer": "optimizer_nbytes",
-    "int8 rows": "codes_nbytes",
-    "why kept": "reason",
+COLUMNS: dict[str, Callable[[Footprint], str]] = {
+    "table": lambda table: table.name,
+    "method": lambda table: table.method,
+    "ids": lambda table: f"{table.num_embeddings:,}",
+    "dim": lambda table: str(table.embedding_dim or ""),
+    "full params": lambda table: f"{table.full_params:,}",
+    "params": lambda table: f"{table.num_params:,}",
+    "codebook": lambda table: format_bytes(table.codebook_nbytes),
+    "pointers": lambda table: format_bytes(table.pointer_nbytes),
+    "gradients": lambda table: format_bytes(table.gradient_nbytes),
+    "optimizer": lambda table: format_bytes(table.optimizer_nbytes),
+    "int8 rows": lambda table: format_bytes(table.codes_nbytes),
+    "fewer params": lambda table: format_ratio(table.compression),
+    "fewer bytes": lambda table: format_ratio(table.byte_compression),
+    "why kept": lambda table: table.reason,
 }
-
-
-def _cell(table: Footprint, header: str) -> str:
-    cells = {
-        "table": table.name,
-        "method": table.method,
-        "ids": f"{table.num_embeddings:,}",
-        "dim": str(table.embedding_dim or ""),
-        "full params": f"{table.full_params:,}",
-        "params": f"{table.num_params:,}",
-        "codebook": format_bytes(table.codebook_nbytes),
-        "pointers": format_bytes(table.pointer_nbytes),
-        "gradients": format_bytes(table.gradient_nbytes),
-        "optimizer": format_bytes(table.optimizer_nbytes),
-        "int8 rows": format_bytes(table.codes_nbytes),
-        "fewer params": format_ratio(table.compression),
-        "fewer bytes": format_ratio(table.byte_compression),
-        "why kept": table.reason,
-    }
-    return cells[header]
+WHERE_ANY = ("gradients", "optimizer", "int8 rows", "why kept")  # columns that are shown if they say anything

@@ -78,22 +78,19 @@ def test_more_first_rows_are_weighed(first_factor):
     sizes=st.lists(st.integers(1, 10**6), min_size=1, max_size=6),
     dim=st.sampled_from([1, 3, 8, 16]),
     method=st.sampled_from([method for method in METHODS if method not in (*FULL_SIZED, "tt")]),
-    rule=st.sampled_from(["cap", "proportional"]),
     measure=st.sampled_from(["num_params", "nbytes"]),
     share=st.floats(0.001, 1.5),
 )
-def test_a_total_is_never_exceeded(sizes, dim, method, rule, measure, share):
+def test_a_total_is_never_exceeded(sizes, dim, method, measure, share):
     vocabularies = {f"f{index}": size for index, size in enumerate(sizes)}
     budget = max(1, int(sum(sizes) * dim * share * (4 if measure == "nbytes" else 1)))
     try:
-        plan = plan_tables(vocabularies, dim, method=method, budget=Budget(rule=rule, **{measure: budget}))
+        plan = plan_tables(vocabularies, dim, method=method, budget=Budget(**{measure: budget}))
     except ValueError as error:
         smallest = int(re.search(r"at least (\d+)", str(error))[1])
         assert smallest > budget
         assert (
-            getattr(
-                plan_tables(vocabularies, dim, method=method, budget=Budget(rule=rule, **{measure: smallest})), measure
-            )
+            getattr(plan_tables(vocabularies, dim, method=method, budget=Budget(**{measure: smallest})), measure)
             <= smallest
         )
         return
@@ -140,10 +137,8 @@ def test_without_a_budget_tables_are_of_their_usual_size_or_full():
     assert "no budget" not in str(plan_tables(SIZES, 16, method="hash", compression=1))
 
 
-def test_the_rules_share_out_as_they_say():
+def test_a_total_gives_every_table_the_same_most():
     sizes = {"a": 10**6, "b": 10**4}
-    proportional = plan_tables(sizes, 16, method="hash", budget=Budget(num_params=200_000, rule="proportional")).tables
-    assert proportional[0].num_params / proportional[1].num_params == pytest.approx(100, rel=0.02)
     cap = plan_tables(sizes, 16, method="hash", num_params=100_000).tables
     assert cap[0].num_params == cap[1].num_params
     assert sum(table.num_params for table in cap) > 99_000
@@ -231,7 +226,6 @@ def two_tables():
     "budget",
     [
         *({"compression": 100}, {"num_params": 30_000}, {"cap": 4_000}, {"nbytes": 600_000}, {"nbytes": 3_000_000}),
-        *({"compression": 20, "rule": "proportional"}, {"nbytes": 700_000, "rule": "proportional"}),
     ],
 )
 @pytest.mark.parametrize("method", ["cce", "hash", "pq"])

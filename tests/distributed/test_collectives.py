@@ -1,4 +1,4 @@
-"""What is packed comes back, by way of JSON. Alone, nothing is sent; what two processes send each other is tested in test_ranks.py."""
+"""What is packed comes back. Alone, nothing is sent; what two processes send each other is tested in test_ranks.py."""
 
 import json
 

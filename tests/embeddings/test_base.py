@@ -11,16 +11,6 @@ def table(**options):
     return cce.embeddings.HashingTrickEmbedding(10, 4, num_rows=3, **options)
 
 
-def test_ids_are_checked_unless_told_otherwise():
-    unchecked = table()
-    unchecked.check_ids = False
-    assert unchecked(torch.tensor([99])).shape == (1, 4)  # hashed, whatever it is
-    checked = table()
-    checked.check_ids = True
-    with pytest.raises(IndexError, match=r"ids must lie in \[0, 10\), got 99"):
-        checked(torch.tensor([99]))
-
-
 def test_ids_on_the_meta_device_have_no_values_to_check():
     assert table().to("meta")(torch.zeros(3, dtype=torch.long, device="meta")).shape == (3, 4)
 

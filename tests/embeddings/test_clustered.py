@@ -137,8 +137,7 @@ def test_clustering_works_in_place_and_keeps_the_number_of_parameters():
     assert not event.replaced
     assert 0 < event.churn <= 1
     assert event.num_ids == 3000
-    assert event.total_seconds == sum(event.seconds.values()) > 0
-    assert list(event.seconds) == ["sample", "fit", "assign", "helpers", "measure", "swap"]
+    assert event.seconds > 0
 
 
 def test_ids_beyond_num_learned_stay_hashed():

@@ -1,4 +1,4 @@
-"""What methods have in a training run. Rules for options: each accepts what it says, and names the argument, the rule and the value otherwise."""
+"""What methods have in a training run, and rules for options: each accepts what it says, and names what broke it."""
 
 import re
 

@@ -6,7 +6,7 @@ import torch
 import cce
 from cce.budget import FULL_SIZED
 from cce.embeddings.sizing import Shapes
-from cce.testing.base import trained
+from cce.testing.values import trained
 from cce_lab.variants import VARIANTS
 from helpers.variants import registered  # noqa: F401
 

@@ -24,10 +24,9 @@ def test_ids_that_are_not_contiguous_pass_and_are_checked():
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize(("ids", "named"), [([0, 10], 10), ([3, 12, 11], 12), ([-1, 3], -1), ([-7, 50, -2], -7)])
-@pytest.mark.parametrize("always", [False, True])
-def test_an_id_outside_the_vocabulary_is_named_with_the_range_and_negative_ones_first(ids, named, dtype, always):
+def test_an_id_outside_the_vocabulary_is_named_with_the_range_and_negative_ones_first(ids, named, dtype):
     with pytest.raises(IndexError, match=re.escape(f"ids must lie in [0, 10), got {named}.")):
-        check_ids(torch.tensor(ids, dtype=dtype), 10, always=always)
+        check_ids(torch.tensor(ids, dtype=dtype), 10)
 
 
 def test_the_ends_of_int64_are_told_apart_to_the_last_bit():
@@ -62,7 +61,7 @@ def test_ids_that_are_no_tensor_are_refused_with_their_type(ids, shown):
 
 
 def test_where_there_are_no_values_only_the_type_is_checked():
-    check_ids(torch.full((3,), 99, device="meta"), 10, always=True)
+    check_ids(torch.full((3,), 99, device="meta"), 10)
     with pytest.raises(TypeError, match=re.escape("got torch.float32.")):
         check_ids(torch.full((3,), 0.5, device="meta"), 10)
 

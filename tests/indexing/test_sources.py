@@ -78,9 +78,3 @@ def test_sources_share_the_slots_of_an_id():
     kinds = [slot.kind for slot in describe(sources)]
     assert kinds == [SlotKind.LEARNED, SlotKind.HASHED] * 2
     assert [slot.first_row for slot in describe(sources)] == [0, 10, 20, 30]
-
-
-def test_only_computed_rows_take_any_id():
-    assert HashedRows.takes_any_id
-    assert CircularPlaces.takes_any_id
-    assert not any(source.takes_any_id for source in (OwnRow, LearnedRows, DigitRows))

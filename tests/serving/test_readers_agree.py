@@ -139,7 +139,7 @@ def cce_table(form):
 class Table(nn.Module):
     """A trained table of one source; each of its rows holds its number, from 1 on."""
 
-    sparse, check_ids = False, None
+    sparse = False
 
     def __init__(self, name):
         super().__init__()

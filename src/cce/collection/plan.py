@@ -71,9 +71,7 @@ def share_out(requests: Sequence[TableRequest], budget: Budget) -> list[Footprin
     limit = budget.total(sum(request.full.num_params for request in requests))
     measure = "nbytes" if budget.nbytes else "num_params"
     has_pointers = any(request.kind.method in SIZED_LATER for request in requests)
-    shared = "num_params" if budget.rule == "cap" and has_pointers else measure
-    shares = [1.0 if budget.rule == "cap" else float(request.full.num_params) for request in requests]
-    return _largest_within(requests, shares, limit, measure, shared)
+    return _largest_within(requests, limit, measure, "num_params" if has_pointers else measure)
 
 
 def check_vocabularies(argument: str, vocabularies: Mapping[str, int]) -> None:
@@ -87,29 +85,26 @@ def check_vocabularies(argument: str, vocabularies: Mapping[str, int]) -> None:
         check_range(f"{argument}: the number of ids of {name!r}", num_ids, 1, MAX_IDS)
 
 
-def _largest_within(
-    requests: Sequence[TableRequest], shares: Sequence[float], limit: int, measure: str, shared: str
-) -> list[Footprint]:
-    """The tables with the largest scale of the shares that stays within the limit of the measure.
+def _largest_within(requests: Sequence[TableRequest], limit: int, measure: str, shared: str) -> list[Footprint]:
+    """The tables of the largest cap that stays within the limit of the measure.
 
-    What is shared out may be another measure: where it is given which ids have pointers, bytes are best spent by a cap
+    The cap may be on another measure: where it is given which ids have pointers, bytes are best spent by a cap
     on parameters. A cap on bytes would let a table of few ids be full for as much as the pointers of a large one take.
     """
 
-    def tables(scale: float) -> list[Footprint]:
-        return [request.within(scale * share, shared) for request, share in zip(requests, shares, strict=True)]
+    def tables(cap: float) -> list[Footprint]:
+        return [request.within(cap, shared) for request in requests]
 
-    def size(scale: float) -> int:
-        return sum(getattr(table, measure) for table in tables(scale))
+    def size(cap: float) -> int:
+        return sum(getattr(table, measure) for table in tables(cap))
 
     if size(0.0) > limit:
         raise ValueError(f"{measure} must be at least {size(0.0)}, the smallest tables together, got {limit}.")
-    wanted = [getattr(request.largest, shared) for request in requests]
-    high = max(full / share for full, share in zip(wanted, shares, strict=True))
+    high = float(max(getattr(request.largest, shared) for request in requests))
     low = high if size(high) <= limit else 0.0
     precision = BYTE_PRECISION if shared == "nbytes" else 0.0
     for _ in range(MAX_HALVINGS):
-        if high - low <= low * precision or all(int(low * share) == int(high * share) for share in shares):
+        if high - low <= low * precision or int(low) == int(high):
             break
         middle = (low + high) / 2 if low == 0 else math.sqrt(low * high)
         if size(middle) <= limit:

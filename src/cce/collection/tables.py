@@ -275,7 +275,7 @@ class EmbeddingCollection(TracedWhole):
         """Ids of all features, the vocabulary of each after those before it."""
         sizes = torch.tensor(list(self.features.values()), device=ids.device)
         wrong = (ids < 0) | (ids >= spread(sizes))
-        if _readable(ids) and self._only_table().check_ids is not False and bool(wrong.any()):
+        if _readable(ids) and bool(wrong.any()):
             index = int(spread(torch.arange(self.num_features, device=ids.device))[wrong][0])
             name, size = list(self.features.items())[index]
             raise IndexError(f"ids of feature {name!r} must lie in [0, {size}), got {int(ids[wrong][0])}.")
@@ -325,15 +325,12 @@ class _FusedTables:
         """Vectors `(batch, tables, dim)` of the tables with int8 rows."""
         assert self.rows is not None
         anchors: list[Any] = [table._parameters["anchor"] for table in self.row_tables]
-        check = self.row_tables[0].check_ids
         if torch.compiler.is_compiling():
-            return compiled_look_up(
-                self.rows.tables, ids, anchors, [each.padding_idx for each in self.row_tables], check
-            )
+            return compiled_look_up(self.rows.tables, ids, anchors, [each.padding_idx for each in self.row_tables])
         for table, own in zip(self.row_tables, self.rows.tables, strict=True):
             if not own.live.has_optimizer:
                 table.check_not_averaged()
-        return self.rows.look_up(ids, anchors, bags=bags, check=check)
+        return self.rows.look_up(ids, anchors, bags=bags)
 
     @classmethod
     def of(cls, tables: Sequence[Embedding], names: list[str]) -> _FusedTables:

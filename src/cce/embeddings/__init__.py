@@ -1,7 +1,7 @@
 """The methods: one file each, one contract, and the bag that pools any of them."""
 
 from cce.embeddings.bag import EmbeddingBag
-from cce.embeddings.base import MAX_IDS, Embedding, TracedWhole, check_budget, is_symbolic
+from cce.embeddings.base import MAX_IDS, Embedding, TracedWhole, is_symbolic
 from cce.embeddings.cce import CCEEmbedding
 from cce.embeddings.cluster_step import Learned
 from cce.embeddings.clusterable import (
@@ -31,14 +31,13 @@ from cce.embeddings.initialization import (
     StartScale,
     check_placement,
     normal_,
-    output_variance,
     projection_,
 )
 from cce.embeddings.int8_rows import Int8Rows
 from cce.embeddings.linear import LinearEmbedding, RandomEmbedding
 from cce.embeddings.low_rank import LowRankEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
-from cce.embeddings.options import CommonOptions, Options, TrainingDefaults, paper_schedule, rules, whole
+from cce.embeddings.options import Options, TrainingDefaults, paper_schedule, rules, whole
 from cce.embeddings.product_quantized import ProductQuantizedEmbedding
 from cce.embeddings.quantized import QuantizedEmbedding
 from cce.embeddings.registry import (
@@ -64,7 +63,6 @@ __all__ = [
     "CodebookShape",
     "Codebooks",
     "CollidingEmbedding",
-    "CommonOptions",
     "Compact",
     "CompositionalConcatEmbedding",
     "CompositionalProductEmbedding",
@@ -96,7 +94,6 @@ __all__ = [
     "TensorTrainEmbedding",
     "TracedWhole",
     "TrainingDefaults",
-    "check_budget",
     "check_placement",
     "check_plain_parameters",
     "cluster_all",
@@ -108,7 +105,6 @@ __all__ = [
     "merge_pending",
     "naming",
     "normal_",
-    "output_variance",
     "paper_schedule",
     "piece_shape",
     "projection_",

@@ -52,13 +52,10 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
     `norm_type`, `scale_grad_by_freq` and `_weight`; `create_embedding` finds the sizes. `device` and
     `dtype` are those of the parameters, as in torch: on the meta device nothing is drawn or held in memory.
 
-    Ids, int32 or int64 of any shape `(*s)`, give vectors `(*s, embedding_dim)`. The id `padding_idx` always gives the
-    zero vector and no gradient. `sparse=True` gives sparse gradients to what is looked up by row. `start_scale` is the
-    scale of the vectors at the start: "uniform", "dlrm", "zero" or a standard deviation (`initialization`); by default
-    that of the method.
-
-    `check_ids` says when the values of ids are checked: on the CPU (None, the default), always (True: on a GPU this
-    waits for the device), or never (False).
+    Ids, int32 or int64 of any shape `(*s)`, give vectors `(*s, embedding_dim)`; on the CPU their range is checked. The
+    id `padding_idx` always gives the zero vector and no gradient. `sparse=True` gives sparse gradients to what is
+    looked up by row. `start_scale` is the scale of the vectors at the start: "uniform", "dlrm", "zero" or a standard
+    deviation (`initialization`); by default that of the method.
     """
 
     method: ClassVar[str]  # its name in create_embedding
@@ -91,7 +88,6 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
         self.padding_idx = padding_idx
         self.sparse = sparse
         self.start_scale = self.usual_start if start_scale is None else start_scale
-        self.check_ids: bool | None = None
 
     def make_parameters(self, options: Options, common: CommonOptions) -> None:
         """Make the parameters that `shapes` names of checked options, and draw everything: a constructor's last step.
@@ -136,8 +132,7 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
         ids = input
         if is_symbolic(ids):
             return self._traced(ids)  # type: ignore[no-any-return]
-        if self.check_ids is not False:
-            check_ids(ids, self.num_embeddings, always=self.check_ids is True)
+        check_ids(ids, self.num_embeddings)
         vectors = self.embed(ids.reshape(-1).long()).reshape(*ids.shape, self.embedding_dim)
         if self.padding_idx is not None:
             vectors = vectors.masked_fill((ids == self.padding_idx).unsqueeze(-1), 0)
@@ -259,8 +254,8 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
         return start_variance(self.num_embeddings, self.embedding_dim, self.start_scale)
 
     @classmethod
-    def training_defaults(cls, preset: str = "tuned") -> TrainingDefaults:
-        """What a training run does with its tables by default; `preset` is "tuned" or "paper"."""
+    def training_defaults(cls) -> TrainingDefaults:
+        """What a training run does with its tables by default."""
         return TrainingDefaults()
 
     @property

@@ -104,10 +104,10 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
             return vectors.masked_fill(padding.unsqueeze(-1), 0).view(*input.shape, self.embedding_dim)
         ids, anchors, paddings = input.reshape(-1, 1), [self.anchor], [self.padding_idx]
         if torch.compiler.is_compiling():
-            vectors = compiled_look_up([self.rows], ids, anchors, paddings, self.check_ids)
+            vectors = compiled_look_up([self.rows], ids, anchors, paddings)
         else:
             self.check_not_averaged()
-            vectors = RowTables([self.rows], paddings).look_up(ids, anchors, check=self.check_ids)
+            vectors = RowTables([self.rows], paddings).look_up(ids, anchors)
         return vectors.view(*input.shape, self.embedding_dim)
 
     def embed(self, ids: Tensor, shape: Sequence[int] | None = None) -> Tensor:
@@ -290,7 +290,7 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         return {"num_rows": min(sizes["num_rows"], NUM_ROWS)}
 
     @classmethod
-    def training_defaults(cls, preset: str = "tuned") -> TrainingDefaults:
+    def training_defaults(cls) -> TrainingDefaults:
         """A row for each id that occurs in training; pointers after it."""
         return TrainingDefaults(num_rows=NUM_ROWS, min_count=1, trains_as_rows=True, refits=3)
 

@@ -7,6 +7,7 @@ for the sample and then block by block.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from cce.clustering import (
     draw_sample,
     encode_all,
 )
-from cce.embeddings.clusterable import ClusterEvent, RowTransfer, StagedClustering, StepTimer, clean_interrupts
+from cce.embeddings.clusterable import ClusterEvent, RowTransfer, StagedClustering, clean_interrupts
 from cce.indexing import MultiplyShift, PointerStore, common_generator, stack_rows
 from cce.kernels import gather_sum
 
@@ -58,28 +59,18 @@ def stage_clustering(
     table: ClusteredEmbedding, source: Source, counts: Tensor | None, generator: torch.Generator | None
 ) -> StagedClustering:
     """Algorithm 3, "Cluster", but for the swap; vectors come from `source`, which is the table itself or another."""
-    generator, timer = common_generator(generator), StepTimer()
+    generator, started = common_generator(generator), time.perf_counter()
     num_learned, settings = table.assignments.num_learned, table.settings
     quantizer = table.quantizer(settings)
     with clean_interrupts():
-        with timer("sample"):
-            ids, weights = draw_sample(num_learned, quantizer.num_rows, settings, counts=counts, generator=generator)
-        with timer("fit"):
-            quantizer.fit(Sample(source, ids, table.embedding_dim, weights), generator)
-        with timer("assign"):
-            pointers = encode_all(quantizer, source, num_learned, table.embedding_dim)
-    with timer("helpers"):
-        learned = _learned(table, pointers, quantizer.codebooks, generator)
-        table.start_helpers(learned, source)
-    with timer("measure"):
-        counted = ids[:: 1 + len(ids) * table.embedding_dim // MAX_COUNTED]
-        event = _event(table, learned, counted, quantizer.inertias, timer.seconds)
-
-    def apply() -> None:
-        with timer("swap"):
-            table.swap(learned)
-
-    return StagedClustering(event, apply)
+        ids, weights = draw_sample(num_learned, quantizer.num_rows, settings, counts=counts, generator=generator)
+        quantizer.fit(Sample(source, ids, table.embedding_dim, weights), generator)
+        pointers = encode_all(quantizer, source, num_learned, table.embedding_dim)
+    learned = _learned(table, pointers, quantizer.codebooks, generator)
+    table.start_helpers(learned, source)
+    counted = ids[:: 1 + len(ids) * table.embedding_dim // MAX_COUNTED]
+    event = _event(table, learned, counted, quantizer.inertias, started)
+    return StagedClustering(event, lambda: table.swap(learned))
 
 
 def _learned(
@@ -94,11 +85,7 @@ def _learned(
 
 
 def _event(
-    table: ClusteredEmbedding,
-    learned: Learned,
-    counted: Tensor,
-    inertias: tuple[float, ...],
-    seconds: dict[str, float],
+    table: ClusteredEmbedding, learned: Learned, counted: Tensor, inertias: tuple[float, ...], started: float
 ) -> ClusterEvent:
     num_rows = table.next_shape.num_rows
     before, after = table.assignments(counted.to(table.codebook.device)).cpu(), learned.pointers.read(counted)
@@ -106,7 +93,7 @@ def _event(
     return ClusterEvent(
         num_ids=table.assignments.num_learned,
         num_rows=num_rows,
-        seconds=seconds,
+        seconds=time.perf_counter() - started,
         inertias=inertias,
         churn=churn(before[::step], after[::step]),
         dead_rows=count_dead(learned.pointers.blocks(), num_rows),

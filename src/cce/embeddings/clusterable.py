@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -48,18 +47,13 @@ class ClusterEvent:
 
     num_ids: int  # whose pointers were learned
     num_rows: int  # of each column's codebook
-    seconds: dict[str, float]  # by step
+    seconds: float  # that it took to learn them
     inertias: tuple[float, ...]  # of each column's k-means on the sample
     churn: float  # share of pointers that changed, whatever the rows are called
     dead_rows: int  # that no id points to, over all columns
     entropies: tuple[float, ...]  # H1, H2 of the new pointers
     transfer: RowTransfer | None = field(default=None, repr=False)  # what an optimizer must repair
     replaced: dict[nn.Parameter, nn.Parameter | None] = field(default_factory=dict, repr=False)  # new objects
-
-    @property
-    def total_seconds(self) -> float:
-        """All steps together."""
-        return sum(self.seconds.values())
 
 
 @dataclass(frozen=True)
@@ -194,20 +188,6 @@ def naming(table: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ValueError(f"{table} cannot be clustered: {error}") from error
-
-
-class StepTimer:
-    """Seconds by step: `with timer("fit"): …`."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def __call__(self, step: str) -> Iterator[None]:
-        """Time the block."""
-        started = time.perf_counter()
-        yield
-        self.seconds[step] = time.perf_counter() - started
 
 
 @contextmanager

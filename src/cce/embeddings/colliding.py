@@ -7,6 +7,7 @@ vertical" (the CCE paper).
 
 from __future__ import annotations
 
+import time
 from typing import Any, Unpack
 
 import torch
@@ -24,13 +25,7 @@ from cce.clustering import (
     encode_all,
 )
 from cce.embeddings.base import MAX_IDS, check_weight
-from cce.embeddings.clusterable import (
-    Clusterable,
-    ClusterEvent,
-    StagedClustering,
-    StepTimer,
-    check_clustering,
-)
+from cce.embeddings.clusterable import Clusterable, ClusterEvent, StagedClustering, check_clustering
 from cce.embeddings.initialization import normal_, projection_
 from cce.embeddings.low_rank import low_rank_factors
 from cce.embeddings.options import CommonOptions, Options, rules, whole
@@ -104,36 +99,26 @@ class CollidingEmbedding(Clusterable):
         if self.projection is None:
             raise ValueError("a 'collide' table can be clustered once, and this one has been.")
         check_clustering(self, counts, self.num_embeddings, generator)
-        generator = common_generator(generator)
-        timer = StepTimer()
+        generator, started = common_generator(generator), time.perf_counter()
         quantizer = ProductQuantizer(1, self.num_rows, self.settings)
-        with timer("sample"):
-            ids, weights = draw_sample(
-                self.num_embeddings, self.num_rows, self.settings, counts=counts, generator=generator
-            )
-        with timer("fit"):
-            quantizer.fit(Sample(self._thin_rows, ids, self.codebook.shape[1], weights), generator)
-        with timer("assign"):
-            pointers = encode_all(quantizer, self._thin_rows, self.num_embeddings, self.codebook.shape[1])
+        size = self.num_embeddings, self.num_rows
+        ids, weights = draw_sample(*size, self.settings, counts=counts, generator=generator)
+        quantizer.fit(Sample(self._thin_rows, ids, self.codebook.shape[1], weights), generator)
+        pointers = encode_all(quantizer, self._thin_rows, self.num_embeddings, self.codebook.shape[1])
         codebook, assignments = self._learned(
             quantizer.codebooks[0].to(self.projection) @ self.projection, pointers, generator
         )
         event = ClusterEvent(
             num_ids=self.num_embeddings,
             num_rows=self.num_rows,
-            seconds=timer.seconds,
+            seconds=time.perf_counter() - started,
             inertias=quantizer.inertias,
             churn=1.0,
             dead_rows=count_dead(pointers.blocks(), self.num_rows),
             entropies=column_entropies(pointers.to_tensor(), 1),
             replaced={self.codebook: codebook, self.projection: None},
         )
-
-        def apply() -> None:
-            with timer("swap"):
-                self._become_clustered(codebook, assignments)
-
-        return StagedClustering(event, apply)
+        return StagedClustering(event, lambda: self._become_clustered(codebook, assignments))
 
     @classmethod
     def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:

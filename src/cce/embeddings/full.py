@@ -1,6 +1,7 @@
 """One row an id: its own, in the full table that others are measured against, or one shared at random.
 
-The hashing trick: Weinberger et al., "Feature hashing for large scale multitask learning" (ICML 2009). `H` has a single ±1 in each row.
+The hashing trick: Weinberger et al., "Feature hashing for large scale multitask learning" (ICML 2009). `H` has a
+single ±1 in each row.
 """
 
 from __future__ import annotations

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from cce.embeddings.base import MAX_IDS, Embedding, check_weight
+from cce.embeddings.base import Embedding, check_weight
 from cce.embeddings.initialization import normal_
 from cce.embeddings.options import CommonOptions
 from cce.indexing import RowSource, Versioned, blocks, rows_of
@@ -68,10 +68,7 @@ class LinearEmbedding(RowEmbedding):
         """H as a lookup takes it; where rows have weights, every row is a separate column."""
         columns, terms, sources = self.sources()
         num_rows, width = self.codebook.shape
-        num_ids = self.num_embeddings
-        if self.check_ids is False and all(source.takes_any_id for source in sources):
-            num_ids = MAX_IDS - 1
-        layout = Layout(num_ids, columns, terms, width, num_rows, tuple(sources), self.padding_idx)
+        layout = Layout(self.num_embeddings, columns, terms, width, num_rows, tuple(sources), self.padding_idx)
         return layout.apart if self.is_weighted else layout
 
     def lookup(self, ids: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -119,13 +116,17 @@ class RandomEmbedding(LinearEmbedding):
 def least_squares_codebook(table: LinearEmbedding, weight: Tensor) -> Tensor:
     """The smallest M that minimises `‖H M − weight‖`, never building H, which is as tall as the vocabulary."""
     solution = torch.zeros_like(table.codebook, dtype=torch.float64)
-    residual = _transposed_product(table, weight)
+
+    def product(codebook: Tensor) -> Tensor:  # Hᵀ · H · codebook
+        return _transposed_product(table, lambda ids: gather_sum(codebook, *table.lookup(ids)))
+
+    residual = _transposed_product(table, lambda ids: weight[ids.to(weight.device)].to(solution))
     direction, size = residual.clone(), residual.square().sum()
     target = size * CG_TOLERANCE**2
     for _ in range(MAX_CG_STEPS):
         if size <= target:
             break
-        image = _normal_product(table, direction)
+        image = product(direction)
         step = size / (direction * image).sum()
         solution += step * direction
         residual -= step * image
@@ -134,31 +135,14 @@ def least_squares_codebook(table: LinearEmbedding, weight: Tensor) -> Tensor:
     return solution.to(table.codebook.dtype)
 
 
-def _block_size(table: LinearEmbedding) -> int:
-    return max(1, BLOCK_VALUES // table.embedding_dim)
-
-
-def _transposed_product(table: LinearEmbedding, weight: Tensor) -> Tensor:
-    """`Hᵀ · weight`."""
+def _transposed_product(table: LinearEmbedding, vectors: Callable[[Tensor], Tensor]) -> Tensor:
+    """`Hᵀ · V` in double precision, where `vectors` gives the rows of V of some ids."""
     total = torch.zeros_like(table.codebook, dtype=torch.float64)
-    for block in blocks(table.num_embeddings, _block_size(table)):
-        ids = block.to(weight.device)
-        _scatter_add(total, table, ids, weight[ids].double())
+    for block in blocks(table.num_embeddings, max(1, BLOCK_VALUES // table.embedding_dim)):
+        ids = block.to(total.device)
+        rows, weights = table.lookup(ids)  # (n, columns, terms)
+        pieces = vectors(ids).view(*rows.shape[:2], 1, -1).expand(*rows.shape, -1)
+        if weights is not None:
+            pieces = pieces * weights.to(pieces.dtype).unsqueeze(-1)
+        total.index_add_(0, rows.reshape(-1), pieces.reshape(-1, total.shape[1]))
     return total
-
-
-def _normal_product(table: LinearEmbedding, codebook: Tensor) -> Tensor:
-    """`Hᵀ · H · codebook`."""
-    total = torch.zeros_like(codebook)
-    for block in blocks(table.num_embeddings, _block_size(table)):
-        ids = block.to(codebook.device)
-        _scatter_add(total, table, ids, gather_sum(codebook, *table.lookup(ids)))
-    return total
-
-
-def _scatter_add(total: Tensor, table: LinearEmbedding, ids: Tensor, vectors: Tensor) -> None:
-    rows, weights = table.lookup(ids)  # (n, columns, terms)
-    pieces = vectors.view(*rows.shape[:2], 1, -1).expand(*rows.shape, -1)
-    if weights is not None:
-        pieces = pieces * weights.to(pieces.dtype).unsqueeze(-1)
-    total.index_add_(0, rows.reshape(-1), pieces.reshape(-1, total.shape[1]))

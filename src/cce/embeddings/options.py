@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import torch
@@ -76,14 +76,12 @@ def optional(check: Check) -> Check:
 class TrainingDefaults:
     """The defaults of a method in a training run; without arguments, those of a method that has nothing to say.
 
-    options: arguments of the constructor.
     num_rows: as many values a table may have as so many vectors, where there is no budget; None if one must be given.
     min_count: occurrences in training after which an id has a row; None if the method has no rows to earn.
     trains_as_rows: whether tables train as int8 rows, to be finalized afterwards, and clustered at no other time.
     refits: rounds of refits after that.
     """
 
-    options: Mapping[str, Any] = field(default_factory=dict)
     num_rows: int | None = None
     min_count: int | None = None
     trains_as_rows: bool = False

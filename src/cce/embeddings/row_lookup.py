@@ -60,21 +60,14 @@ class RowTables:
         self._addresses = np.array([table.live.address for table in self.tables])
         self._run = RUNS[longest_run(self.dim)]
 
-    def look_up(
-        self,
-        ids: Tensor,
-        anchors: Sequence[nn.Parameter],
-        *,
-        bags: Bags | None = None,
-        check: bool | None = None,
-    ) -> Tensor:
+    def look_up(self, ids: Tensor, anchors: Sequence[nn.Parameter], *, bags: Bags | None = None) -> Tensor:
         """Vectors `(batch, tables, dim)` of ids `(batch, tables)`, or sums over bags of ids `(n)`.
 
         Bags, and their weights in float32, must be contiguous, and `can_pool`.
         """
         if torch.is_grad_enabled() and any(anchor.requires_grad for anchor in anchors):
-            return _LookUp.apply(self, ids, bags, check, *anchors)  # type: ignore[no-any-return, no-untyped-call]
-        return self.read(ids, bags=bags, check=check).to(anchors[0].dtype)
+            return _LookUp.apply(self, ids, bags, *anchors)  # type: ignore[no-any-return, no-untyped-call]
+        return self.read(ids, bags=bags).to(anchors[0].dtype)
 
     def in_loops(self, ids: Tensor) -> bool:
         """Whether compiled loops look these ids up."""
@@ -85,15 +78,13 @@ class RowTables:
             return False
         return ids.is_cpu and all(table.can_loop for table in self.tables)
 
-    def read(
-        self, ids: Tensor, *, bags: Bags | None = None, check: bool | None = None, saved: Saved | None = None
-    ) -> Tensor:
+    def read(self, ids: Tensor, *, bags: Bags | None = None, saved: Saved | None = None) -> Tensor:
         """The same in float32, without gradients; what a backward pass needs goes to `saved`.
 
         Plain torch reads while the loops are still compiled, unless something is to be saved.
         """
         if not self.in_loops(ids) or (saved is None and bags is None and not self.is_ready()):
-            return self._read_plain(ids, check=check)
+            return self._read_plain(ids)
         batch = len(ids) if bags is None else bags.batch
         shape = (batch, len(self.tables), self.dim)
         out = torch.empty(shape) if bags is None else torch.zeros(shape)
@@ -108,7 +99,7 @@ class RowTables:
         _share_out(work, batch, len(ids) * self.dim)
         for index in sorted(wrong)[:1]:
             own = ids[:, index] if bags is None else ids[slice(*bags.offsets[index * batch :: batch][:2].tolist())]
-            self._check(own, index, check=True)
+            self._check(own, index)
         return out
 
     def is_ready(self) -> bool:
@@ -141,19 +132,18 @@ class RowTables:
         numbers = [ids.data_ptr(), *strides, batch, offsets, weights, out.data_ptr(), *kept]
         return np.array(numbers, np.int64).view(loops.BATCH)
 
-    def _read_plain(self, ids: Tensor, *, check: bool | None) -> Tensor:
+    def _read_plain(self, ids: Tensor) -> Tensor:
         vectors = []
         columns = zip(self.tables, self.paddings.tolist(), ids.unbind(1), strict=True)
         for index, (table, padding, column) in enumerate(columns):
-            self._check(column, index, check=check)
+            self._check(column, index)
             found = table.read(column.long()).to(ids.device)
             vectors.append(found.masked_fill((column == padding).unsqueeze(-1), 0))
         return torch.stack(vectors, dim=1)
 
-    def _check(self, ids: Tensor, index: int, *, check: bool | None) -> None:
-        if check is not False:
-            name = f" of {self.names[index]}" if self.names else ""
-            check_ids(ids, self.tables[index].num_embeddings, always=check is True, what=f"ids{name}")
+    def _check(self, ids: Tensor, index: int) -> None:
+        name = f" of {self.names[index]}" if self.names else ""
+        check_ids(ids, self.tables[index].num_embeddings, what=f"ids{name}")
 
     # -- backward ------------------------------------------------------------------------------------------------------
 
@@ -230,16 +220,12 @@ class RowTables:
 
 
 def compiled_look_up(
-    tables: Sequence[Int8Rows],
-    ids: Tensor,
-    anchors: Sequence[nn.Parameter],
-    paddings: Sequence[int | None],
-    check: bool | None,  # noqa: FBT001
+    tables: Sequence[Int8Rows], ids: Tensor, anchors: Sequence[nn.Parameter], paddings: Sequence[int | None]
 ) -> Tensor:
     """`RowTables.look_up` of ids `(batch, tables)` in a graph of `torch.compile`: a node with handles of the rows."""
     handles = [table.live.handle for table in tables]
     numbers = [-1 if padding is None else padding for padding in paddings]
-    found: Tensor = torch.ops.cce.look_up_rows(ids, anchors, handles, numbers, check)
+    found: Tensor = torch.ops.cce.look_up_rows(ids, anchors, handles, numbers)
     return found
 
 
@@ -255,29 +241,22 @@ def sum_bags(
         return None
     table.check_not_averaged()
     bags = Bags(offsets.contiguous(), len(offsets) - 1, None if weights is None else weights.float().contiguous())
-    vectors: Tensor = tables.look_up(ids, [table.anchor], bags=bags, check=table.check_ids)
+    vectors: Tensor = tables.look_up(ids, [table.anchor], bags=bags)
     return vectors.squeeze(1)
 
 
 class _LookUp(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        tables: RowTables,
-        ids: Tensor,
-        bags: Bags | None,
-        check: bool | None,  # noqa: FBT001
-        *anchors: nn.Parameter,
-    ) -> Tensor:
+    def forward(ctx: Any, tables: RowTables, ids: Tensor, bags: Bags | None, *anchors: nn.Parameter) -> Tensor:
         ctx.tables, ctx.ids, ctx.anchors = tables, ids, anchors
         is_saved = tables.in_loops(ids) and (bags is not None or tables.is_ready())
         ctx.saved = tables.new_saved(ids, bags) if is_saved else None
-        return tables.read(ids, bags=bags, check=check, saved=ctx.saved).to(anchors[0].dtype)
+        return tables.read(ids, bags=bags, saved=ctx.saved).to(anchors[0].dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         tables: RowTables = ctx.tables
-        return (None, None, None, None, *tables.take(grad, ctx.ids, ctx.saved, ctx.anchors))
+        return (None, None, None, *tables.take(grad, ctx.ids, ctx.saved, ctx.anchors))
 
 
 def _share_out(work: Callable[[int, int], None], size: int, num_values: int) -> None:
@@ -297,23 +276,17 @@ def _find(handles: Sequence[int], paddings: Sequence[int]) -> RowTables:
     return RowTables([BY_HANDLE[handle] for handle in handles], paddings)
 
 
-def _look_up_rows(
-    ids: Tensor,
-    anchors: Sequence[Tensor],
-    handles: Sequence[int],
-    paddings: Sequence[int],
-    check: bool | None,  # noqa: FBT001
-) -> Tensor:
+def _look_up_rows(ids: Tensor, anchors: Sequence[Tensor], handles: Sequence[int], paddings: Sequence[int]) -> Tensor:
     tables = _find(handles, paddings)
     for table, anchor in zip(tables.tables, anchors, strict=True):
         table.check_not_averaged(anchor)
-    return tables.read(ids, check=check).to(anchors[0].dtype)
+    return tables.read(ids).to(anchors[0].dtype)
 
 
 def _fake_look_up_rows(
-    ids: Tensor, anchors: Sequence[Tensor], handles: Sequence[int], paddings: Sequence[int], check: object
+    ids: Tensor, anchors: Sequence[Tensor], handles: Sequence[int], paddings: Sequence[int]
 ) -> Tensor:
-    del paddings, check
+    del paddings
     return anchors[0].new_empty(*ids.shape, BY_HANDLE[handles[0]].dim)
 
 
@@ -332,16 +305,16 @@ def _fake_take_gradients(grad: Tensor, ids: Tensor, handles: Sequence[int], padd
 
 def _set_up(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     del output
-    ids, _, ctx.handles, ctx.paddings, _ = inputs
+    ids, _, ctx.handles, ctx.paddings = inputs
     ctx.save_for_backward(ids)
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return None, torch.ops.cce.take_gradients(grad, *ctx.saved_tensors, ctx.handles, ctx.paddings), None, None, None
+    return None, torch.ops.cce.take_gradients(grad, *ctx.saved_tensors, ctx.handles, ctx.paddings), None, None
 
 
 _library: Any = torch.library.Library("cce", "FRAGMENT")  # type: ignore[no-untyped-call]  # lives as long as the module
-_library.define("look_up_rows(Tensor ids, Tensor[] anchors, int[] handles, int[] paddings, bool? check) -> Tensor")
+_library.define("look_up_rows(Tensor ids, Tensor[] anchors, int[] handles, int[] paddings) -> Tensor")
 _library.define("take_gradients(Tensor grad, Tensor ids, int[] handles, int[] paddings) -> Tensor[]")
 _library.impl("look_up_rows", _look_up_rows, "CompositeExplicitAutograd")
 _library.impl("take_gradients", _take_gradients, "CompositeExplicitAutograd")

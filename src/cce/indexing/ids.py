@@ -14,14 +14,14 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 BLOCK = 1 << 20  # ids per block when the whole vocabulary is walked
 
 
-def check_ids(ids: Tensor, num_embeddings: int, *, always: bool = False, what: str = "ids") -> None:
+def check_ids(ids: Tensor, num_embeddings: int, *, what: str = "ids") -> None:
     """Refuse ids of another type or outside `[0, num_embeddings)`.
 
-    Looking at the values costs a synchronisation on a GPU, so there it is done only when `always` is set. Inside
-    `torch.compile`, `torch.export`, `torch.vmap` and on the meta device there are no values to look at.
+    Looking at the values would make a GPU wait, so it is done on the CPU alone. Inside `torch.compile`, `torch.export`
+    and `torch.vmap` there are no values to look at.
     """
     check_id_type(ids, num_embeddings)
-    if ids.numel() and _readable(ids) and (always or ids.device.type == "cpu"):
+    if ids.numel() and ids.is_cpu and _readable(ids):
         smallest, largest = (int(bound) for bound in torch.aminmax(ids.reshape(-1)))
         if smallest < 0 or largest >= num_embeddings:
             wrong = smallest if smallest < 0 else largest

@@ -96,7 +96,6 @@ class RowSource(ABC):
     """Rows for the slots `slots` of an id."""
 
     slots: Sequence[int]
-    takes_any_id: ClassVar[bool] = False  # and not only those of the vocabulary
 
     @abstractmethod
     def rows(self, ids: Tensor) -> Tensor:
@@ -130,7 +129,6 @@ class HashedRows(RowSource):
     hash: MultiplyShift
     slots: Sequence[int]
     first_rows: Sequence[int]
-    takes_any_id: ClassVar[bool] = True
 
     def rows(self, ids: Tensor) -> Tensor:
         """Each function's row, in its table."""
@@ -189,7 +187,6 @@ class CircularPlaces(RowSource):
     hash: MultiplyShift
     dim: int
     block_size: int
-    takes_any_id: ClassVar[bool] = True
 
     @property
     def slots(self) -> Sequence[int]:  # type: ignore[override]

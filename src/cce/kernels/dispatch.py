@@ -49,11 +49,6 @@ class RowTable(Protocol):
         """Whether its gradient is sparse."""
         ...
 
-    @property
-    def check_ids(self) -> bool | None:
-        """Whether ids are checked where that costs a synchronisation."""
-        ...
-
     def layout(self) -> Layout:
         """Which rows an id adds up."""
         ...
@@ -179,8 +174,7 @@ def _look_up_apart(tables: Sequence[RowTable], ids: Tensor, bags: Bags | None) -
 def _look_up_one(table: RowTable, ids: Tensor) -> Tensor:
     """Vectors `(n, dim)` of ids `(n)`, in plain torch."""
     layout = table.layout()
-    if table.check_ids is not False:
-        check_ids(ids, layout.num_embeddings, always=table.check_ids is True)
+    check_ids(ids, layout.num_embeddings)
     vectors = gather_sum(table.codebook, layout.rows(ids.long()), sparse=table.sparse)
     left_out = layout.left_out(ids)
     return vectors if left_out is None else vectors.masked_fill(left_out.unsqueeze(-1), 0)

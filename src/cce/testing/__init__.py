@@ -14,10 +14,10 @@ It needs pytest and hypothesis: `pip install 'clustered-embeddings[testing]'`. `
 import pytest
 
 pytest.register_assert_rewrite(  # before they are imported: a failed assertion then shows its values
-    *(f"{__name__}.{name}" for name in ("base", "contract", "modules", "sizes", "values"))
+    *(f"{__name__}.{name}" for name in ("contract", "modules", "values"))
 )
 
-from cce.testing.base import DIM, NUM_IDS  # noqa: E402
 from cce.testing.contract import ONCE_A_CLASS, SLOW_TESTS, EmbeddingContract, LinearContract  # noqa: E402
+from cce.testing.values import DIM, NUM_IDS  # noqa: E402
 
 __all__ = ["DIM", "NUM_IDS", "ONCE_A_CLASS", "SLOW_TESTS", "EmbeddingContract", "LinearContract"]

@@ -192,4 +192,4 @@ def event_values(event: ClusterEvent) -> dict[str, Any]:
     """What the log says about the clustering of a table."""
     entropies = {f"H{order}": value for order, value in enumerate(event.entropies, start=1)}
     values = {"num_ids": event.num_ids, "churn": event.churn, "dead_rows": event.dead_rows}
-    return values | {"seconds": event.total_seconds, **entropies}
+    return values | {"seconds": event.seconds, **entropies}

@@ -96,7 +96,7 @@ def resolve(config: TrainConfig, data: PreparedData | DataSizes) -> ResolvedConf
     """Decide everything that `config` leaves open, for a data set or for sizes of one."""
     sizes = data if isinstance(data, DataSizes) else DataSizes.of(data)
     check_choice("method", config.method, METHODS)
-    defaults = METHODS[config.method].training_defaults(config.preset)
+    defaults = METHODS[config.method].training_defaults()
     _check_method(config, defaults)
     steps_per_epoch = max(1, -(-sizes.num_rows // config.batch_size))
     all_steps = config.epochs * steps_per_epoch if sizes.num_rows else MANY_STEPS
@@ -109,7 +109,7 @@ def resolve(config: TrainConfig, data: PreparedData | DataSizes) -> ResolvedConf
         "steps_per_epoch": steps_per_epoch,
         "cluster_at": _cluster_at(config, defaults),
         "trains_as_rows": defaults.trains_as_rows,
-        "table_options": _table_options(config, defaults),
+        "table_options": _table_options(config),
         "threads": config.threads or torch.get_num_threads(),
         **{name: getattr(config, name) or "" for name in ("start_from", "logger")},
     }
@@ -154,15 +154,14 @@ def _cluster_at(config: TrainConfig, defaults: TrainingDefaults) -> list[float]:
     return paper_schedule(config.cluster_at)
 
 
-def _table_options(config: TrainConfig, defaults: TrainingDefaults) -> dict[str, dict[str, Any]]:
-    """Arguments of the classes of tables, by method: what the method would have, then what the run says."""
+def _table_options(config: TrainConfig) -> dict[str, dict[str, Any]]:
+    """Arguments of the classes of tables, by method."""
     start = {} if config.start_scale == AUTO else {"start_scale": config.start_scale}
-    own = {**defaults.options, **start, **config.method_options}
+    own = {**start, **config.method_options}
     own.pop("sparse", None)  # of all tables
     if config.min_count is not None:
         own["min_count"] = config.min_count
-    full = {**METHODS[FULL].training_defaults(config.preset).options, **start}
-    return {FULL: full, config.method: own if config.method != FULL else full | own}
+    return {FULL: start, config.method: own}
 
 
 def _refits(

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch.autograd import forward_ad
 from torch.func import functional_call
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from cce import compiled
 from cce.indexing.sources import OwnRow
@@ -170,15 +169,6 @@ def test_inside_a_transform_of_something_else_the_gradient_of_the_codebook_is_no
     )
 
 
-@pytest.mark.slow
-def test_a_tracer_records_the_lookup():
-    table, ids = TABLES["cce"]().requires_grad_(False), some_ids(30)
-    table.check_ids = False
-    graph = make_fx(lambda codebook, ids: functional_call(table, {"codebook": codebook}, (ids,)))(table.codebook, ids)
-    doubled, others = 2 * table.codebook, some_ids(30, seed=8)
-    assert torch.equal(graph(doubled, others), plain(table, others, doubled))
-
-
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_without_gradients_the_vectors_are_the_same(mode):
     table, ids = TABLES["cce"](padding_idx=5), some_ids(300)
@@ -202,7 +192,7 @@ def test_a_default_device_does_not_catch_the_vectors():
 class RowsOfNothing:
     """A table of very many rows that take no memory."""
 
-    sparse, check_ids = False, None
+    sparse = False
 
     def __init__(self, num_rows):
         self.codebook = torch.empty(num_rows, 0)
@@ -305,19 +295,6 @@ def test_an_id_out_of_range_is_named_wherever_it_stands(name, wrong):
     ids[500] = wrong
     with pytest.raises(IndexError, match=rf"ids must lie in \[0, {NUM_IDS}\), got {wrong}\."):
         TABLES[name]()(ids)
-
-
-def test_unchecked_ids_may_lie_beyond_the_vocabulary_of_a_hash_but_not_of_stored_rows():
-    ids = torch.tensor([3, NUM_IDS, 2**62])
-    for name in ("hash", "hash-embedding", "ce-concat", "robe"):
-        table = TABLES[name]()
-        table.check_ids = False
-        check(table, ids)
-    for name in ("full", "pq", "cce", "ce-sum of digits"):
-        table = TABLES[name]()
-        table.check_ids = False
-        with pytest.raises(IndexError, match=f"got {NUM_IDS}"):
-            table(ids)
 
 
 # -- several tables ----------------------------------------------------------------------------------------------------
