@@ -150,9 +150,7 @@ def _finish(kind: str, tables: Any) -> None:
     import cce
 
     if kind == "cce":
-        for table in tables.tables.values():
-            if isinstance(table, cce.embeddings.CCEEmbedding):
-                table.finalize(generator=torch.Generator().manual_seed(0))
+        cce.finalize(tables, num_columns=4, num_rows=256, seed=0)
     else:
         tables.cluster(generator=torch.Generator().manual_seed(0))
     tables.zero_grad()

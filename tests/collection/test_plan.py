@@ -15,6 +15,7 @@ from cce.collection import EmbeddingCollection
 from cce.collection.plan import plan_tables
 from cce.embeddings import METHODS
 from cce_lab.variants import VARIANTS, FirstRowsEmbedding
+from helpers.final_form import finalize_table
 from helpers.variants import registered  # noqa: F401
 
 SIZES = {"user": 5000, "item": 800, "day": 7}
@@ -45,7 +46,7 @@ def finalized(model):
             table.fit_to(
                 torch.rand(table.num_embeddings, table.embedding_dim, generator=torch.Generator().manual_seed(0))
             )
-            table.finalize()
+            finalize_table(table)
     return model
 
 
@@ -250,7 +251,7 @@ def test_a_budget_of_one_table_means_the_same_by_itself(budget):
     planned = plan_tables({"user": 10_000}, 16, **budget)
     table = cce.create_embedding("cce", 10_000, 16, **budget)
     table.fit_to(torch.rand(10_000, 16))
-    table.finalize()
+    finalize_table(table)
     assert (table.num_params, table.nbytes) == (planned.num_params, planned.nbytes)
 
 

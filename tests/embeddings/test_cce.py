@@ -6,6 +6,7 @@ import torch
 
 import cce
 from cce.testing import DIM, NUM_IDS, EmbeddingContract, LinearContract
+from helpers.final_form import finalize_table
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -23,7 +24,7 @@ def fill(table, seed=0):
 
 def finalized(table, seed=0):
     if isinstance(fill(table, seed), cce.embeddings.CCEEmbedding) and not table.anchor.is_meta:
-        table.finalize(generator=generator(seed))
+        finalize_table(table, generator=generator(seed))
     return table
 
 
@@ -72,7 +73,7 @@ class TestInt8Rows(EmbeddingContract):
         table = self.table_class.from_table(weight, num_params=4000)
         assert table.num_rows == 250
         assert (table.to_dense() - weight).abs().max() <= table.rows.scale / 2 + 1e-6
-        table.finalize(generator=generator())
+        finalize_table(table, generator=generator())
         assert table.num_params == 4000
         assert (table.to_dense() - weight).norm() < 0.7 * weight.norm()
 

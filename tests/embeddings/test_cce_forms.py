@@ -10,6 +10,7 @@ from torch import nn
 
 import cce
 from cce.embeddings import Int8Rows
+from helpers.final_form import finalize_table
 
 NUM_IDS, DIM = 600, 8
 
@@ -29,7 +30,7 @@ def make(num_ids=NUM_IDS, seed=0, every=2, **options):
 
 def final(**options):
     table = make(**options)
-    table.finalize(generator=seeded())
+    finalize_table(table, generator=seeded())
     return table
 
 
@@ -42,7 +43,7 @@ ALL = torch.arange(NUM_IDS)
 def test_ids_without_a_row_are_zero_in_both_forms_and_the_others_are_rows_of_codebooks():
     table = make()
     before = table.to_dense()
-    table.finalize(generator=seeded())
+    finalize_table(table, generator=seeded())
     after, pointers = table.to_dense(), table.pointers.store.to_tensor().long()
     assert not before[1::2].any()
     assert not after[1::2].any()
@@ -65,7 +66,7 @@ def test_ids_without_a_row_have_one_vector_which_is_the_same_in_both_forms(unsee
     assert len(without) == 400
     assert torch.equal(without, without[:1].expand_as(without))
     assert bool(without.any()) == (unseen == "trained")
-    table.finalize(num_columns=DIM, num_rows=256)  # a column for each value: exact
+    finalize_table(table, num_columns=DIM, num_rows=256)  # a column for each value: exact
     torch.testing.assert_close(table.to_dense(), vectors)
 
 
@@ -73,7 +74,7 @@ def test_names_and_objects_of_parameters_are_the_same_and_hooks_survive():
     table, seen = make(), []
     table.register_forward_hook(lambda *_: seen.append(1))
     before = dict(table.named_parameters())
-    table.finalize()
+    finalize_table(table)
     after = dict(table.named_parameters())
     assert before.keys() == after.keys()
     assert all(before[name] is after[name] for name in before)
@@ -84,7 +85,7 @@ def test_names_and_objects_of_parameters_are_the_same_and_hooks_survive():
 def test_the_error_that_it_tells_is_the_weighted_mean_squared_error():
     table = make()
     before, weights = table.to_dense()[::2], table.rows.occurrences()[1:].clamp(min=1)
-    error = table.finalize(generator=seeded())
+    error = finalize_table(table, generator=seeded())
     errors = (table.to_dense()[::2] - before).square().mean(1).double()
     assert error == pytest.approx(float((errors * weights).sum() / weights.sum()), rel=1e-5)
 
@@ -93,7 +94,7 @@ def test_equal_seeds_give_equal_codebooks_and_a_second_call_changes_nothing():
     one, same = final(), final()
     for name, tensor in one.state_dict().items():
         assert torch.equal(tensor, same.state_dict()[name]), name
-    assert one.finalize() == 0
+    assert finalize_table(one) == 0
     assert torch.equal(one.to_dense(), same.to_dense())
 
 
@@ -103,7 +104,7 @@ def test_counts_say_where_the_codebook_is_near():
         table = make(every=1)
         before, counts = table.to_dense(), torch.ones(NUM_IDS)
         counts[often] = 10_000
-        table.finalize(counts=counts, generator=seeded())
+        finalize_table(table, counts=counts, generator=seeded())
         errors.append((table.to_dense() - before)[:100].square().mean())
     assert errors[0] < 0.8 * errors[1]
 
@@ -115,7 +116,7 @@ def test_fewer_ids_than_rows_and_equal_vectors_are_exact_and_never_nan():
     equal.fit_to(torch.ones(50, DIM))
     for table in (few, equal):
         before = table.to_dense()
-        assert table.finalize(generator=seeded()) == pytest.approx(0, abs=1e-10)
+        assert finalize_table(table, generator=seeded()) == pytest.approx(0, abs=1e-10)
         assert table.codebook.isfinite().all()
         torch.testing.assert_close(table.to_dense(), before)
 
@@ -170,7 +171,7 @@ def test_a_checkpoint_of_either_form_loads_into_a_table_of_either_form(saved, in
     assert (other.anchor.requires_grad, other.codebook.requires_grad) == (not source.is_final, source.is_final)
     if not source.is_final:  # and goes on from there
         other.num_rows = 16
-        errors = [table.finalize(generator=seeded()) for table in (source, other)]
+        errors = [finalize_table(table, generator=seeded()) for table in (source, other)]
         assert errors[0] == errors[1]
         assert torch.equal(other.to_dense(), source.to_dense())
 
@@ -231,7 +232,7 @@ def test_an_average_of_int8_rows_is_rejected_and_one_of_codebooks_is_not():
 def test_bfloat16_is_the_type_of_vectors_and_codebooks():
     table = make(dtype=torch.bfloat16)
     assert table(ALL).dtype == torch.bfloat16
-    table.finalize()
+    finalize_table(table)
     assert table(ALL).dtype == table.codebook.dtype == torch.bfloat16
 
 
@@ -319,7 +320,7 @@ def test_memory_in_training_is_a_byte_for_each_value_and_four_and_half_a_byte_wi
     assert table.nbytes <= 0.5 * 100_000 + 100
     table.rows.give_rows(torch.arange(0, 100_000, 5))
     assert table.nbytes <= 20_000 * (16 + 4) + 80_000 * 0.5
-    table.finalize()
+    finalize_table(table)
     assert table.nbytes <= 20_000 * 4 + 100_000 * 0.2 + table.codebook.nbytes
 
 

@@ -8,6 +8,7 @@ from cce import compiled
 from cce.embeddings import Int8Rows, RowTables
 from cce.kernels import int8 as loops
 from cce.kernels.cpu.int8.bytes import encode_count
+from helpers.final_form import finalize_table
 
 
 def make(num_ids=2000, dim=4, **options):
@@ -112,8 +113,8 @@ def test_rows_that_do_not_belong_to_the_map_are_not_read():
 
 def test_pointers_that_do_not_belong_to_the_map_are_not_followed():
     few, many = (cce.embeddings.CCEEmbedding(100, 16, counts=torch.arange(100) < most) for most in (50, 100))
-    few.finalize()
-    many.finalize()
+    finalize_table(few)
+    finalize_table(many)
     few.load_state_dict(few.state_dict() | {"rows.map.bits": many.state_dict()["rows.map.bits"]})
     with pytest.raises(ValueError, match="pointers must be those of 100 ids, got 50"):
         few(torch.arange(100))
@@ -121,7 +122,7 @@ def test_pointers_that_do_not_belong_to_the_map_are_not_followed():
 
 def test_pointers_to_rows_that_are_not_there_are_rejected():
     table = cce.embeddings.CCEEmbedding(100, 16, num_rows=20, counts=torch.ones(100))
-    table.finalize()
+    finalize_table(table)
     state = table.state_dict()
     with pytest.raises(RuntimeError, match=r"words mismatch for pointers.words: they must lie in \[0, 20\)"):
         table.load_state_dict(state | {"pointers.words": torch.full_like(state["pointers.words"], 255)})

@@ -8,6 +8,7 @@ from cce.budget import FULL_SIZED
 from cce.embeddings.sizing import Shapes
 from cce.testing.values import trained
 from cce_lab.variants import VARIANTS
+from helpers.final_form import finalize_table
 from helpers.variants import registered  # noqa: F401
 
 
@@ -42,7 +43,7 @@ def test_a_table_has_the_parameters_that_its_class_says(method, options):
     table = cce.create_embedding(method, 300, 8, compression=compression, **options)
     if method == "cce":  # its compact form is what is planned
         table.fit_to(torch.rand(300, 8))
-        table.finalize()
+        finalize_table(table)
     kind = type(table)
     request = cce.collection.plan_tables(
         {"a": 300}, 8, method=method, compression=compression, options={method: options}

@@ -9,6 +9,7 @@ import torch
 import cce
 from cce.schema import Batch, Feature, Schema
 from cce_lab.variants import VARIANTS
+from helpers.final_form import finalize_table
 
 NUM_IDS, DIM = 600, 16
 FORMS: dict[str, list[dict[str, Any]]] = {
@@ -50,7 +51,7 @@ def make_cce_table(*, int8: bool = False, **options: Any) -> cce.embeddings.Embe
     (table(torch.arange(NUM_IDS)) - 1).square().sum().backward()
     optimizer.step()
     if not int8:
-        table.finalize(generator=draw)
+        finalize_table(table, generator=draw)
     return table
 
 
@@ -59,7 +60,7 @@ def finalized(tables: cce.EmbeddingCollection) -> cce.EmbeddingCollection:
     for table in tables.tables.values():
         if isinstance(table, cce.embeddings.CCEEmbedding):
             table.give_rows(torch.arange(table.num_embeddings) % 3 + 1)
-            table.finalize(generator=torch.Generator().manual_seed(1))
+            finalize_table(table, generator=torch.Generator().manual_seed(1))
     return tables
 
 

@@ -7,6 +7,7 @@ import torch
 import cce
 from cce.kernels import cpu, gather_sum
 from cce_lab.variants import FirstRowsEmbedding, HelpersEmbedding, SummedEmbedding
+from helpers.final_form import finalize_table
 
 NUM_IDS, DIM = 700, 16
 
@@ -36,7 +37,7 @@ def finalized(num_ids=NUM_IDS, dim=DIM, *, num_rows=20, **options):
     table = cce.embeddings.CCEEmbedding(
         num_ids, dim, num_rows=num_rows, counts=counts - 1, generator=seeded(), **options
     )
-    table.finalize(generator=seeded())
+    finalize_table(table, generator=seeded())
     return table
 
 

@@ -7,6 +7,7 @@ from torch import nn
 import cce
 from cce.serving import freeze_table
 from cce.serving.collection import FrozenCollection
+from helpers.final_form import finalize_table
 from helpers.frozen import NUM_IDS, make_batch, make_model, make_schema, make_table
 
 
@@ -27,7 +28,7 @@ def test_a_frozen_model_gives_the_same_logits_and_leaves_the_trained_one_alone(m
 
 def test_pointers_take_four_bits_where_there_are_sixteen_rows():
     table = cce.embeddings.CCEEmbedding(1_001, 8, num_rows=16, num_columns=4, counts=torch.full((1_001,), 2))
-    table.finalize()
+    finalize_table(table)
     frozen = freeze_table(table)
     assert frozen.spec()["groups"][0]["bits"] == 4
     assert frozen.tensors()["groups.0.words"].nbytes == table.pointers.store.nbytes < 1_001 * 2 + 8

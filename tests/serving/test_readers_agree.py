@@ -36,6 +36,7 @@ from cce.serving.freezing import copy_source, freeze_table
 from cce.serving.frozen_tables import FrozenRows, StoredRows
 from cce.serving.onnx_program import run_onnx, write_onnx
 from cce.serving.program import example_inputs, trace
+from helpers.final_form import finalize_table
 
 NUM_IDS = 1_001
 IDS = torch.arange(NUM_IDS)
@@ -132,7 +133,7 @@ def cce_table(form):
         (table(IDS) - torch.randn(NUM_IDS, 8, generator=draw(step))).square().sum().backward()
         optimizer.step()
     if "pointers" in form:
-        table.finalize(generator=draw())
+        finalize_table(table, generator=draw())
     return table
 
 

@@ -16,6 +16,7 @@ from cce.training.checkpoint import (
 from cce.training.model import load_model
 from cce.training.saving import start_from
 from cce.training.session import build_model, count_ids
+from helpers.final_form import finalize_table
 from helpers.runs import CCE, tiny_config, tiny_data, tiny_resolved
 
 
@@ -120,7 +121,7 @@ def test_a_run_of_cce_starts_nearer_to_ids_that_occur_often(trained, data, tmp_p
     assert found.is_final
     counts = count_ids(PreparedData.open(data))["c0"]
     plain = started(data, trained[0], **CCE).tables.tables["c0"]
-    plain.finalize(generator=torch.Generator().manual_seed(0))
+    finalize_table(plain, generator=torch.Generator().manual_seed(0))
     errors = [((t.to_dense() - weight).square().sum(1) * counts).sum() for t in (found, plain)]
     assert errors[0] < errors[1]
 

@@ -235,28 +235,6 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         other.requires_grad_(False)  # noqa: FBT003
         trained.grad = other.grad = None
 
-    @torch.no_grad()
-    def finalize(
-        self,
-        *,
-        num_columns: int | None = None,
-        num_rows: int | None = None,
-        counts: Tensor | None = None,
-        generator: torch.Generator | None = None,
-    ) -> float:
-        """Turn int8 rows into pointers and codebooks of this size; the weighted mean squared error of a value.
-
-        num_columns, num_rows: by default those of the table. `cce.finalize` chooses them.
-        """
-        if self.is_final:
-            return 0.0
-        self.check_options(num_columns=num_columns, num_rows=num_rows)
-        columns, _ = piece_shape(self.embedding_dim, num_columns or self.num_columns)
-        rows = self.trained_rows(counts)
-        compact = self.encode(rows, rows.fit(columns, num_rows or self.num_rows, generator))
-        self.become(compact)
-        return compact.distortion
-
     # -- sizes ---------------------------------------------------------------------------------------------------------
 
     @property

@@ -16,6 +16,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from cce.clustering import (
+    ClusterSettings,
+    Quantizer,
     Sample,
     Source,
     churn,
@@ -54,18 +56,30 @@ class Learned:
         return gather_sum(self.tables.flatten(0, 2), stacked)
 
 
+def learn_pointers(
+    quantizer: Quantizer,
+    source: Source,
+    size: tuple[int, int],
+    settings: ClusterSettings,
+    generator: torch.Generator | None,
+    counts: Tensor | None = None,
+) -> tuple[Tensor, PointerStore]:
+    """Fit codebooks to a sample of ids; those ids, and the pointers of all. `size` is of `source`: ids and values."""
+    ids, weights = draw_sample(size[0], quantizer.num_rows, settings, counts=counts, generator=generator)
+    quantizer.fit(Sample(source, ids, size[1], weights), generator)
+    return ids, encode_all(quantizer, source, *size)
+
+
 @torch.no_grad()
 def stage_clustering(
     table: ClusteredEmbedding, source: Source, counts: Tensor | None, generator: torch.Generator | None
 ) -> StagedClustering:
     """Algorithm 3, "Cluster", but for the swap; vectors come from `source`, which is the table itself or another."""
     generator, started = common_generator(generator), time.perf_counter()
-    num_learned, settings = table.assignments.num_learned, table.settings
-    quantizer = table.quantizer(settings)
+    quantizer = table.quantizer(table.settings)
     with clean_interrupts():
-        ids, weights = draw_sample(num_learned, quantizer.num_rows, settings, counts=counts, generator=generator)
-        quantizer.fit(Sample(source, ids, table.embedding_dim, weights), generator)
-        pointers = encode_all(quantizer, source, num_learned, table.embedding_dim)
+        size = table.assignments.num_learned, table.embedding_dim
+        ids, pointers = learn_pointers(quantizer, source, size, table.settings, generator, counts)
     learned = _learned(table, pointers, quantizer.codebooks, generator)
     table.start_helpers(learned, source)
     counted = ids[:: 1 + len(ids) * table.embedding_dim // MAX_COUNTED]

@@ -92,11 +92,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         self.init = init if common.get("start_scale") is None else None
         self.settings = checked_settings(settings)
         self.assignments = Assignments(
-            num_embeddings,
-            self.num_columns,
-            self.num_rows,
-            num_learned=num_learned,
-            device="meta",
+            num_embeddings, self.num_columns, self.num_rows, num_learned=num_learned, device="meta"
         )
         self.helper = MultiplyShift(self.num_columns * self.num_helpers, self.num_rows, device="meta")
         self.make_parameters(options, common)

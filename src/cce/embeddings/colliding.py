@@ -14,17 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from cce.checks import check_range
-from cce.clustering import (
-    ClusterSettings,
-    ProductQuantizer,
-    Sample,
-    checked_settings,
-    column_entropies,
-    count_dead,
-    draw_sample,
-    encode_all,
-)
+from cce.clustering import ClusterSettings, ProductQuantizer, checked_settings, column_entropies, count_dead
 from cce.embeddings.base import MAX_IDS, check_weight
+from cce.embeddings.cluster_step import learn_pointers
 from cce.embeddings.clusterable import Clusterable, ClusterEvent, StagedClustering, check_clustering
 from cce.embeddings.initialization import normal_, projection_
 from cce.embeddings.low_rank import low_rank_factors
@@ -101,10 +93,8 @@ class CollidingEmbedding(Clusterable):
         check_clustering(self, counts, self.num_embeddings, generator)
         generator, started = common_generator(generator), time.perf_counter()
         quantizer = ProductQuantizer(1, self.num_rows, self.settings)
-        size = self.num_embeddings, self.num_rows
-        ids, weights = draw_sample(*size, self.settings, counts=counts, generator=generator)
-        quantizer.fit(Sample(self._thin_rows, ids, self.codebook.shape[1], weights), generator)
-        pointers = encode_all(quantizer, self._thin_rows, self.num_embeddings, self.codebook.shape[1])
+        size = self.num_embeddings, self.codebook.shape[1]
+        _, pointers = learn_pointers(quantizer, self._thin_rows, size, self.settings, generator, counts)
         codebook, assignments = self._learned(
             quantizer.codebooks[0].to(self.projection) @ self.projection, pointers, generator
         )

@@ -30,14 +30,7 @@ class LowRankEmbedding(Embedding):
     projection: nn.Parameter  # (rank, embedding_dim)
     option_checks = rules(rank=whole(1))
 
-    def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        *,
-        rank: int,
-        **common: Unpack[CommonOptions],
-    ) -> None:
+    def __init__(self, num_embeddings: int, embedding_dim: int, *, rank: int, **common: Unpack[CommonOptions]) -> None:
         super().__init__(num_embeddings, embedding_dim, **common)
         options = self.check_options(rank=rank)
         check_range("rank", rank, 1, embedding_dim + 1)

@@ -12,16 +12,9 @@ import torch
 from torch import Tensor
 
 from cce.checks import check_flag
-from cce.clustering import (
-    ClusterSettings,
-    ProductQuantizer,
-    ResidualQuantizer,
-    Sample,
-    checked_settings,
-    draw_sample,
-    encode_all,
-)
+from cce.clustering import ClusterSettings, ProductQuantizer, ResidualQuantizer, checked_settings
 from cce.embeddings.base import check_weight
+from cce.embeddings.cluster_step import learn_pointers
 from cce.embeddings.compositional import piece_shape
 from cce.embeddings.linear import LinearEmbedding
 from cce.embeddings.options import CommonOptions, Options, optional, rules, whole
@@ -68,13 +61,10 @@ class ProductQuantizedEmbedding(LinearEmbedding):
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Quantise `weight`: k-means for the codebooks, the nearest rows for the pointers."""
         check_weight(self, weight)
-        generator, source = common_generator(generator), weight.__getitem__
         kind = ResidualQuantizer if self.residual else ProductQuantizer
         quantizer = kind(self.assignments.num_columns, self.assignments.num_rows, self.settings)
-        size, settings = (self.num_embeddings, quantizer.num_rows), self.settings
-        ids, weights = draw_sample(*size, settings, generator=generator)
-        quantizer.fit(Sample(source, ids, self.embedding_dim, weights), generator)
-        pointers = encode_all(quantizer, source, self.num_embeddings, self.embedding_dim)
+        size, generator = (self.num_embeddings, self.embedding_dim), common_generator(generator)
+        _, pointers = learn_pointers(quantizer, weight.__getitem__, size, self.settings, generator)
         self.assignments.replace(pointers)
         self.codebook.copy_(quantizer.codebooks.flatten(0, 1))
 

@@ -32,16 +32,11 @@ class TensorTrainEmbedding(Embedding):
     option_checks = rules(ranks=wholes(2))
 
     def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        *,
-        ranks: tuple[int, int],
-        **common: Unpack[CommonOptions],
+        self, num_embeddings: int, embedding_dim: int, *, ranks: tuple[int, int], **common: Unpack[CommonOptions]
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, **common)
         options, self.ranks = self.check_options(ranks=ranks), ranks
-        self.radices = _radices(num_embeddings)
+        self.radices = balanced_radices(num_embeddings, NUM_CORES)
         self.factors = dimension_factors(embedding_dim)
         self.make_parameters(options, common)
 
@@ -80,16 +75,20 @@ class TensorTrainEmbedding(Embedding):
     def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
         """The cores."""
         widths = _widths(dimension_factors(embedding_dim), arguments["ranks"])
-        cores = zip(_radices(num_embeddings), widths, strict=True)
+        cores = zip(balanced_radices(num_embeddings, NUM_CORES), widths, strict=True)
         return Shapes({f"cores.{index}": core for index, core in enumerate(cores)})
 
     @classmethod
     def size_for_budget(cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Options) -> Options:
         """The pair of nearly equal ranks that spends most of the budget."""
-        radices, factors = _radices(num_embeddings), dimension_factors(embedding_dim)
-        check_budget(cls.method, num_params, _count(radices, factors, (1, 1)))
+        radices, factors = balanced_radices(num_embeddings, NUM_CORES), dimension_factors(embedding_dim)
+
+        def count(ranks: tuple[int, int]) -> int:
+            return sum(radix * width for radix, width in zip(radices, _widths(factors, ranks), strict=True))
+
+        check_budget(cls.method, num_params, count((1, 1)))
         equal = 1
-        while _count(radices, factors, (equal + 1, equal + 1)) <= num_params:
+        while count((equal + 1, equal + 1)) <= num_params:
             equal += 1
         candidates = [
             (first, second)
@@ -97,7 +96,7 @@ class TensorTrainEmbedding(Embedding):
             if (second := _second_rank(radices, factors, first, num_params)) >= 1
             and max(first, second) <= MAX_RANK_STRETCH * min(first, second) + 1
         ]
-        return {"ranks": max(candidates, key=lambda ranks: _count(radices, factors, ranks))}
+        return {"ranks": max(candidates, key=count)}
 
 
 def dimension_factors(embedding_dim: int) -> tuple[int, int, int]:
@@ -116,16 +115,8 @@ def _divisors(value: int) -> list[int]:
     return [n for n in range(1, value + 1) if value % n == 0]
 
 
-def _radices(num_embeddings: int) -> tuple[int, ...]:
-    return balanced_radices(num_embeddings, NUM_CORES)
-
-
 def _widths(factors: tuple[int, int, int], ranks: tuple[int, int]) -> tuple[int, int, int]:
     return factors[0] * ranks[0], ranks[0] * factors[1] * ranks[1], ranks[1] * factors[2]
-
-
-def _count(radices: tuple[int, ...], factors: tuple[int, int, int], ranks: tuple[int, int]) -> int:
-    return sum(radix * width for radix, width in zip(radices, _widths(factors, ranks), strict=True))
 
 
 def _second_rank(radices: tuple[int, ...], factors: tuple[int, int, int], first: int, num_params: int) -> int:

@@ -52,22 +52,20 @@ def make_network(
     check_flag("batch_norm", batch_norm)
     layers: list[nn.Module] = []
     for size_in, size_out in pairwise((num_inputs, *hidden)):
-        layers += [_linear(size_in, size_out, random_bias=random_bias, generator=generator)]
+        layers += [make_linear(size_in, size_out, generator, random_bias=random_bias)]
         layers += [BatchNorm(size_out)] if batch_norm else []
         layers += [nn.ReLU()]
         layers += [nn.Dropout(dropout)] if dropout else []
     if num_outputs is not None:
         last = hidden[-1] if hidden else num_inputs
-        layers += [_linear(last, num_outputs, random_bias=random_bias, generator=generator)]
+        layers += [make_linear(last, num_outputs, generator, random_bias=random_bias)]
     return nn.Sequential(*layers)
 
 
-def make_linear(num_inputs: int, num_outputs: int, generator: torch.Generator | None = None) -> nn.Linear:
+def make_linear(
+    num_inputs: int, num_outputs: int, generator: torch.Generator | None = None, *, random_bias: bool = False
+) -> nn.Linear:
     """One linear layer that starts as those of networks do."""
-    return _linear(num_inputs, num_outputs, random_bias=False, generator=generator)
-
-
-def _linear(num_inputs: int, num_outputs: int, *, random_bias: bool, generator: torch.Generator | None) -> nn.Linear:
     linear = nn.Linear(num_inputs, num_outputs)
     nn.init.normal_(linear.weight, std=(2 / (num_inputs + num_outputs)) ** 0.5, generator=generator)
     if random_bias:

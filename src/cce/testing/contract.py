@@ -80,11 +80,7 @@ class SizeTests(ContractBase):
                 self.make(num_params=budget)
 
     @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
-    @given(
-        num_ids=st.integers(1, 3000),
-        dim=st.integers(1, 40),
-        share=st.floats(0.001, 1.2),
-    )
+    @given(num_ids=st.integers(1, 3000), dim=st.integers(1, 40), share=st.floats(0.001, 1.2))
     def test_any_sizes_and_budgets(self, num_ids: int, dim: int, share: float) -> None:
         budget = max(1, int(num_ids * dim * share))
         try:

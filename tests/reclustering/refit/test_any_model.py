@@ -12,6 +12,7 @@ import cce
 from cce.distributed import Ranks
 from cce.reclustering import Refit, Source
 from cce.reclustering.refit.estimates import unpack
+from helpers.final_form import finalize_table
 
 DIM, USERS, ITEMS = 4, 60, 40
 
@@ -21,7 +22,7 @@ def final_table(num_embeddings: int, *, seed: int = 0, **options) -> cce.embeddi
     counts = torch.full((num_embeddings,), 2)
     options = {"num_columns": 2, "num_rows": 8, "start_scale": 0.3} | options
     table = cce.embeddings.CCEEmbedding(num_embeddings, DIM, counts=counts, generator=generator, **options)
-    table.finalize(generator=generator)
+    finalize_table(table, generator=generator)
     return table
 
 
