@@ -8,6 +8,7 @@ import torch
 import cce
 from cce.reclustering.refit.coding import TableCoder, assign
 from cce.reclustering.refit.estimates import Prior, Quadratics
+from helpers.final_form import finalize_table
 
 
 def make_fit(num_ids: int, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -59,7 +60,7 @@ def test_new_rows_cost_the_least_and_rows_without_ids_stay(num_columns):
     """Each column is best with the others as they were."""
     counts, generator = torch.full((200,), 2), torch.Generator().manual_seed(0)
     table = cce.embeddings.CCEEmbedding(200, 4, num_columns=num_columns, num_rows=6, counts=counts, generator=generator)
-    table.finalize(generator=generator)
+    finalize_table(table, generator=generator)
     vectors, hessians = make_fit(200, 4)
     row, column = torch.tril_indices(4, 4)
     gradients = -(hessians @ vectors.unsqueeze(2)).squeeze(2)
