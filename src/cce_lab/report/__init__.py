@@ -1,8 +1,8 @@
 """Records of runs → compression factors, tables, charts and a page; figures of theory → pictures. No torch."""
 
 from cce_lab.report.factors import Factor, compression_factor, factor_over_seeds
+from cce_lab.report.groups import Collected, collect
 from cce_lab.report.plots import draw_figure
-from cce_lab.report.reading import Collected, collect
 from cce_lab.report.run_page import write_run_page
 from cce_lab.report.tables import sweep_table
 from cce_lab.report.vega import HINT, can_draw

@@ -19,7 +19,7 @@ from cce_lab.report.tables import environment_table
 from cce_lab.report.vega import Plot, Style, javascript
 
 if TYPE_CHECKING:
-    from cce_lab.report.reading import Collected
+    from cce_lab.report.groups import Collected
     from cce_lab.report.writing import Section
 
 

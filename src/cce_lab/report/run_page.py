@@ -17,8 +17,7 @@ from cce.text import format_bytes, format_ratio
 from cce.training import read_toml
 from cce_lab.report.page import figure_box, fill_page, legend, section_box, train_command
 from cce_lab.report.plots import PHASES, run_plots
-from cce_lab.report.table import Cell, Column, Table, number_cell
-from cce_lab.report.tables import environment_table, memory_table
+from cce_lab.report.tables import Cell, Column, Table, environment_table, memory_table, number_cell
 from cce_lab.report.vega import HINT, Plot, can_draw
 
 if TYPE_CHECKING:

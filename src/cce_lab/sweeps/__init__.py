@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from cce.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from cce_lab.sweeps.experiment import Experiment, sweep
     from cce_lab.sweeps.recipe import Recipe, find_recipe, list_recipes, read_recipe
-    from cce_lab.sweeps.running import Sweep, SweepResult
+    from cce_lab.sweeps.running import Experiment, Sweep, SweepResult, sweep
     from cce_lab.sweeps.runs import Run, list_runs
 
 __all__ = [

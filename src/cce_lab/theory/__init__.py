@@ -1,16 +1,18 @@
 """The paper's theory, run: dense and sparse CCE for least squares, noise, bounds, and figures of them."""
 
-from cce_lab.theory.bounds import (
+from cce_lab.theory.figure import Claim, Figure, Series
+from cce_lab.theory.figures import FIGURES
+from cce_lab.theory.least_squares import (
+    LeastSquares,
+    Run,
     corollary_bound,
+    dense_cce,
     ideal_bound,
     lies_under,
     rho,
     steps_needed,
     theorem_bound,
 )
-from cce_lab.theory.figure import Claim, Figure, Series
-from cce_lab.theory.figures import FIGURES
-from cce_lab.theory.least_squares import LeastSquares, Run, dense_cce
 from cce_lab.theory.sparse import (
     SparseFactor,
     clustered_optimum,

@@ -12,8 +12,8 @@ import pytest
 from cce.cli import train
 from cce.training.config import TrainConfig, make_config
 from cce_lab.report import vega
+from cce_lab.report.groups import Collected
 from cce_lab.report.page import fill_page, make_page, train_command
-from cce_lab.report.reading import Collected
 from cce_lab.report.writing import make_sections
 from helpers.made_records import made_record, made_records
 

@@ -6,8 +6,7 @@ import math
 import pytest
 
 from cce.records import RunRecord, write_records
-from cce_lab.report.groups import group_records
-from cce_lab.report.reading import collect
+from cce_lab.report.groups import collect, group_records
 from helpers.made_records import made_record
 
 

@@ -2,8 +2,7 @@
 
 import json
 
-from cce_lab.report.groups import group_records
-from cce_lab.report.reading import Collected
+from cce_lab.report.groups import Collected, group_records
 from cce_lab.report.writing import caution, headline, make_sections, mixed_code
 from helpers.made_records import made_record, made_records
 

@@ -4,7 +4,7 @@ import csv
 import io
 import math
 
-from cce_lab.report.table import Cell, Column, Table, ratio_cell
+from cce_lab.report.tables import Cell, Column, Table, ratio_cell
 
 TABLE = Table(
     "name",

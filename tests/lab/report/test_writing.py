@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cce_lab.report import vega
-from cce_lab.report.reading import Collected
+from cce_lab.report.groups import Collected
 from cce_lab.report.writing import write_report
 from helpers.files import small_files
 from helpers.made_records import made_records

@@ -12,10 +12,18 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from cce_lab.theory.bounds import corollary_bound, ideal_bound, lies_under, rho, steps_needed, theorem_bound
 from cce_lab.theory.figure import Claim, Figure, Series, steps
 from cce_lab.theory.figures.least_squares import normal_problem
-from cce_lab.theory.least_squares import LeastSquares, dense_cce
+from cce_lab.theory.least_squares import (
+    LeastSquares,
+    corollary_bound,
+    dense_cce,
+    ideal_bound,
+    lies_under,
+    rho,
+    steps_needed,
+    theorem_bound,
+)
 
 NORMAL, EQUAL = "dense CCE", "dense CCE, equal singular values"
 THEOREM, IDEAL, COROLLARY = "theorem with ρ", "with 1/d1", "corollary, nearly that with 1/d1"
