@@ -45,7 +45,7 @@ STOREYS = {  # a package imports only packages above it, and so a storey only st
     ),
     "lab": tuple(
         f"cce_lab.{name}"
-        for name in ("citations", "variants", "methods", "sweeps", "report", "theory", "verbs", "__init__")
+        for name in ("variants", "methods", "sweeps", "report", "theory", "verbs", "__init__")
     ),
 }
 PACKAGES = tuple(chain.from_iterable(STOREYS.values()))

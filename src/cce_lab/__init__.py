@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from cce.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from cce_lab.citations import cite, read_citations
     from cce_lab.report import compression_factor, factor_over_seeds, make_report, write_run_page
     from cce_lab.sweeps import Experiment, list_recipes, read_recipe, sweep
+    from cce_lab.verbs.cite import cite, read_citations
 
 __all__ = [
     "Experiment",

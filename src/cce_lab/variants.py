@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -122,10 +121,12 @@ class ResidualHelpersEmbedding(ClusteredEmbedding):
 class ResizedEmbedding(ClusteredEmbedding):
     """CCE with tables of another shape from some clustering on."""
 
+    later_shape: CodebookShape  # from then on
+
     @property
-    @abstractmethod
-    def later_shape(self) -> CodebookShape:
-        """The shape from then on."""
+    def next_shape(self) -> CodebookShape:
+        """The first clustering makes it so."""
+        return self.later_shape
 
     def become(self, learned: Learned) -> None:
         """Take the new shape first; the codebook keeps its memory if it keeps its size."""
@@ -145,8 +146,8 @@ class ResizedEmbedding(ClusteredEmbedding):
         """A checkpoint may be of the later shape."""
         codebook, seeds = state_dict.get(prefix + "codebook"), state_dict.get(prefix + "helper.seeds")
         later = self.later_shape
-        num_hashes = later.num_columns * (later.num_tables - 1)
-        if codebook is not None and seeds is not None and (len(codebook), len(seeds)) == (later.matrix[0], num_hashes):
+        lengths = later.matrix[0], later.num_columns * (later.num_tables - 1)
+        if codebook is not None and seeds is not None and (len(codebook), len(seeds)) == lengths:
             self._resize(later)
             self.assignments.resize(later.num_rows)
         super()._load_from_state_dict(state_dict, prefix, *args)
@@ -160,7 +161,7 @@ class FirstRowsEmbedding(ResizedEmbedding):
 
     def __init__(self, num_embeddings: int, embedding_dim: int, *, first_factor: int = 4, **options: Any) -> None:
         super().__init__(num_embeddings, embedding_dim, **options)
-        self.later_rows = self.num_rows // first_factor
+        self.later_shape = self.codebook_shape._replace(num_rows=self.num_rows // first_factor)
 
     @classmethod
     def shape_of(cls, embedding_dim: int, arguments: Mapping[str, Any]) -> CodebookShape:
@@ -172,16 +173,6 @@ class FirstRowsEmbedding(ResizedEmbedding):
     def size_for_budget(cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Options) -> Options:
         """The budget is for what is served: the tables after the first clustering."""
         return super().size_for_budget(num_embeddings, embedding_dim, num_params, options | {"first_factor": 1})
-
-    @property
-    def later_shape(self) -> CodebookShape:
-        """Tables of `num_rows` rows."""
-        return self.codebook_shape._replace(num_rows=self.later_rows)
-
-    @property
-    def next_shape(self) -> CodebookShape:
-        """The same: the first clustering makes them so."""
-        return self.later_shape
 
 
 class SettlingEmbedding(ResizedEmbedding):
@@ -195,14 +186,10 @@ class SettlingEmbedding(ResizedEmbedding):
 
     def __init__(self, num_embeddings: int, embedding_dim: int, *, settle_after: int = 1, **options: Any) -> None:
         super().__init__(num_embeddings, embedding_dim, **options)
+        columns, tables, rows, width = self.codebook_shape
+        self.later_shape = CodebookShape(columns, 1, tables * rows, width)  # one table, with the rows of both
         self.settle_after = settle_after
         self.clusterings = ClusteringCount()
-
-    @property
-    def later_shape(self) -> CodebookShape:
-        """One table for each column, with the rows of both."""
-        columns, tables, rows, width = self.codebook_shape
-        return CodebookShape(columns, 1, tables * rows, width)
 
     @property
     def next_shape(self) -> CodebookShape:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cce.embeddings import METHODS
-from cce_lab.citations import cite, read_citations
+from cce_lab.verbs.cite import cite, read_citations
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "methods"
 

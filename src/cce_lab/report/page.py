@@ -7,12 +7,12 @@ import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict
 from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from cce.training import MORE, TrainConfig
+from cce.training import TrainConfig
 from cce.version import __version__
 from cce_lab.report.groups import WORDS
 from cce_lab.report.tables import environment_table
@@ -94,41 +94,21 @@ def _choices(section: Section) -> str:
 
 
 def _commands(found: Collected) -> str:
-    """The commands of all runs, and the recipes."""
+    """How to make the runs again: the recipes, and the options of each run."""
     sweeps = "\n".join(shlex.join(["cce", "sweep", path]) for path in found.recipes)
     blocks = [f"<pre>{escape(sweeps)}</pre>"] if sweeps else []
-    trains = list(dict.fromkeys(train_command(record.config) for record in found.records if record.config))
-    texts = {f"{len(trains)} command{'' if len(trains) == 1 else 's'} of single runs": "\n".join(trains)}
-    for title, text in ((texts if trains else {}) | found.recipes).items():
-        is_open = " open" if len(trains) < 4 and title in texts else ""
+    runs = list(dict.fromkeys(given_options(record.config) for record in found.records if record.config))
+    texts = {f"options of {len(runs)} run{'' if len(runs) == 1 else 's'}": "\n".join(runs)} if runs else {}
+    for title, text in (texts | found.recipes).items():
+        is_open = " open" if len(runs) < 4 and title in texts else ""
         blocks.append(f"<details{is_open}><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>")
     return "\n".join(blocks)
 
 
-def train_command(config: dict[str, Any]) -> str:
-    """`cce train DATA --method …`, ready for a shell."""
-    plain = TrainConfig(data="", preset=config.get("preset") or "tuned")
-    known = {each.name: each.metadata["group"] for each in fields(TrainConfig) if each.name != "data"}
-    argv = ["cce", "train", str(config.get("data", "DATA"))]
-    for name in (name for name in known if name in config):
-        value = config[name]
-        if name == "plugins":
-            argv += [word for plugin in value for word in ("--plugin", str(plugin))]
-        elif name == "method" or (value is not None and value != getattr(plain, name)):
-            is_flag = known[name] != MORE
-            argv += _option(name.replace("_", "-"), value) if is_flag else _option("set", {name: value})
-    unknown = [name for name, value in config.items() if value and name not in (*known, "data")]
-    note = f"  # without {', '.join(unknown)}, which this version does not have" if unknown else ""
-    return shlex.join(argv) + note
-
-
-def _option(name: str, value: Any) -> list[str]:
-    if isinstance(value, bool):
-        return [f"--{name}" if value else f"--no-{name}"]
-    if isinstance(value, dict):
-        texts = {key: v if isinstance(v, str) else json.dumps(v, separators=(",", ":")) for key, v in value.items()}
-        return [f"--{name}", *(f"{key}={text}" for key, text in texts.items())]
-    return [f"--{name}", *map(str, value if isinstance(value, list | tuple) else [value])]
+def given_options(config: Mapping[str, Any]) -> str:
+    """The options of a run that differ from the defaults, as one line of JSON."""
+    defaults = asdict(TrainConfig(data="", preset=config.get("preset") or "tuned"))
+    return json.dumps({name: value for name, value in config.items() if value != defaults.get(name)})
 
 
 # -- shared with the page of a run -------------------------------------------------------------------------------------

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from cce.evaluation import format_scores
 from cce.files import check_target, write_atomic
 from cce.footprint import Footprint, Footprints
-from cce.run_folder import RunFolder
 from cce.text import format_bytes, format_ratio
 from cce.training import read_toml
-from cce_lab.report.page import figure_box, fill_page, legend, section_box, train_command
+from cce_lab.report.page import figure_box, fill_page, given_options, legend, section_box
 from cce_lab.report.plots import PHASES, run_plots
 from cce_lab.report.tables import Cell, Column, Table, environment_table, memory_table, number_cell
 from cce_lab.report.vega import HINT, Plot, can_draw
@@ -31,7 +30,6 @@ MEANINGS = {
     "H2": "the same of pairs of columns; not far above H1 where columns have become alike",
     "dead rows": "rows of the codebook that no id points to",
     "churn": "share of pointers that changed",
-    "vectors moved": "how far vectors moved, relative to their size",
 }
 EVENT = {  # heading → field of the log and its format
     "step": ("step", ","),
@@ -79,6 +77,7 @@ def write_run_page(run: LoadedRun, out: Path | str) -> list[str]:
     parts = make_parts(run, history)
     is_packed = run.path.is_file()
     folder = None if is_packed else run_folder(run.path)
+    config = history.record.config if history.record else read_toml(folder.config) if folder else {}
     damage = "".join(f"<li>{escape(line)}</li>" for line in run.damage)
     page = fill_page(
         title=f"cce run: {folder.path.resolve().name if folder else run.path.stem}",
@@ -88,18 +87,11 @@ def write_run_page(run: LoadedRun, out: Path | str) -> list[str]:
         + "\n".join(each.as_html() for each in parts),
         notes=f"<ul>{damage}</ul>" if damage else "",
         environment=environment_table([history.record]).as_html() if history.record else "<p>Not recorded yet.</p>",
-        commands=_command(history, folder),
+        commands=f"<pre>{escape(given_options(config))}</pre>" if config else "<p>Not recorded yet.</p>",
         charts={each.name: each.plots for each in parts},
     )
     write_atomic(Path(out), page)
     return [f"{each.title}: {line}" for each in parts for line in each.left_out]
-
-
-def _command(history: RunHistory, folder: RunFolder | None) -> str:
-    """The command of the run, with the options that were given."""
-    if history.record:
-        return f"<pre>{escape(train_command(history.record.config))}</pre>"
-    return f"<pre>{escape(train_command(read_toml(folder.config)))}</pre>" if folder else "<p>Not recorded yet.</p>"
 
 
 def make_headline(run: LoadedRun, history: RunHistory) -> str:
@@ -160,14 +152,10 @@ def _clusterings(history: RunHistory) -> dict[str, Any]:
     return {"html": "".join(table.explained() for table in tables), "left_out": tuple(left_out)}
 
 
-def _column(name: str) -> Column:
-    return Column(name, about=MEANINGS.get(name, ""))
-
-
 def _event_table(title: str, lines: Sequence[dict[str, Any]]) -> Table:
     """A line for each table that was clustered or refitted, with what the log has of it."""
     known = {name: form for name, form in EVENT.items() if any(line.get(form[0]) is not None for line in lines)}
-    columns = [Column("table", is_text=True), *map(_column, known)]
+    columns = [Column("table", is_text=True), *(Column(name, about=MEANINGS.get(name, "")) for name in known)]
     rows = [
         [Cell(str(line["table"])), *(number_cell(line.get(key), form) for key, form in known.values())]
         for line in lines

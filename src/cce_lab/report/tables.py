@@ -153,7 +153,7 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-# -- the tables of a report ---------------------------------------------------------------------------------------------
+# -- the tables of a report --------------------------------------------------------------------------------------------
 
 SIZES = {  # measure → its column and that of the ratio to the full tables
     "training": ("training bytes", "of tables, pointers, gradients, optimizer and clustering, at most", "in training"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,7 +91,6 @@ def write_report(found: Collected, out: Path, *, format: str = "html") -> Report
 
 
 NO_BASELINE = "No run with full tables, so no size is known that reaches their score; factors compare sizes only."
-MOST_VERSIONS = 3  # that are named; the environment table has them all
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,7 @@ class Section:
 
     group: Group
     headline: str
-    caution: str  # what speaks against a comparison: full tables that were not done, code that changed; or nothing
+    caution: str  # what speaks against a comparison: full tables that were not done; or nothing
     tables: dict[str, Table]  # summary, factors
     plots: list[Plot]
     styles: dict[str, Style]
@@ -124,9 +122,8 @@ def make_sections(found: Collected) -> list[Section]:
     for group in groups:
         expected = found.expected.get(group.key, {})
         tables = {"summary": summary_table(group), "factors": factor_table(group, expected)}
-        cautions = " ".join(words for words in (caution(group), mixed_code(group)) if words)
         plots = plots_of(group, styles)
-        sections.append(Section(group, headline(group), cautions, tables, plots, styles, expected))
+        sections.append(Section(group, headline(group), caution(group), tables, plots, styles, expected))
     return sections
 
 
@@ -199,14 +196,3 @@ def caution(group: Group) -> str:
         f"The full table was best at its last validation in {which}: it may not have been trained to its end, "
         "and factors against it may be too large."
     )
-
-
-def mixed_code(group: Group) -> str:
-    """A warning if the runs of a group come from several versions of the code: commits, or else package versions."""
-    found = [record.environment for record in group.records]
-    versions = Counter(str(each.get("commit") or each.get("cce") or "a version that is not known") for each in found)
-    if len(versions) < 2:
-        return ""
-    words = [f"{count} of {version}" for version, count in versions.most_common(MOST_VERSIONS)]
-    words += [f"{len(versions) - MOST_VERSIONS} more"] if len(versions) > MOST_VERSIONS else []
-    return f"These runs come from {len(versions)} versions of the code: {', '.join(words)}."

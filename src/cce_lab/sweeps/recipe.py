@@ -29,7 +29,7 @@ SHAPE: dict[str, Any] = {  # of a recipe: what each part holds; a list is of dis
     "train": dict,
     "sweep": {"methods": [str], "caps": [int], "seeds": [int]},
     "series": dict,
-    "tune": dict,
+    "tune": {"lr": list, "weight_decay": list, "start_scale": list, "caps": list, "series": dict},
     "expected": dict,
 }
 WORDS = {str: "text", int: "whole numbers", dict: "a table", list: "a list"}
@@ -82,9 +82,8 @@ class Recipe:
 
 def list_recipes() -> dict[str, Path]:
     """Names, such as `quick` or `studies/columns`, and their files."""
-    home = next((home for home in HOMES if home.is_dir()), None)
-    files = sorted(home.rglob("*.toml")) if home is not None else []
-    return {path.relative_to(home).with_suffix("").as_posix(): path for path in files if home is not None}
+    home = next((home for home in HOMES if home.is_dir()), HOMES[0])
+    return {path.relative_to(home).with_suffix("").as_posix(): path for path in sorted(home.rglob("*.toml"))}
 
 
 def find_recipe(name: str | Path) -> Path:
@@ -99,17 +98,16 @@ def find_recipe(name: str | Path) -> Path:
     raise FileNotFoundError(f"recipe must name a file that is there, or one of ours, got {str(path)!r}: {hint}")
 
 
-def read_recipe(path: Path) -> Recipe:
-    """The recipe of a TOML file, whose names are checked."""
-    if not path.is_file():
-        raise FileNotFoundError(f"recipe must name a file that is there, got {str(path)!r}.")
+def read_recipe(name: str | Path) -> Recipe:
+    """The recipe of a TOML file, or of a name of `list_recipes`; its names are checked."""
+    path = find_recipe(name)
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path} must be TOML: {error}.") from error
     check_shape(values, SHAPE, str(path))
     # files beside the recipe, or modules; they may register what it names
-    plugins = (path.parent / name if name.endswith(".py") else name for name in values.get("plugins", []))
+    plugins = (path.parent / each if each.endswith(".py") else each for each in values.get("plugins", []))
     return make_recipe(path.stem, values | {"plugins": load_plugins(plugins)}, where=str(path))
 
 
@@ -233,8 +231,7 @@ def _check_tune(recipe: Recipe, where: str) -> None:
     """Reject a series or a budget that the sweep does not have, and what is no list; values are checked in use."""
     every, tune = recipe.all_series(), recipe.tune or {}
     caps = sorted({cap for name in every for cap in recipe.caps_of(name) if cap is not None})
-    shape = dict.fromkeys((*AXES, "caps"), list)
-    check_shape(tune, {**shape, "series": dict}, where)
+    shape = {name: kind for name, kind in SHAPE["tune"].items() if name != "series"}
     check_shape(tune.get("series", {}), dict.fromkeys(every, shape), f"{where} series")
     for own in (tune, *tune.get("series", {}).values()):
         for name, values in own.items():

@@ -194,7 +194,7 @@ class Experiment:
         path = find_recipe(recipe)
         found = read_recipe(path)
         if like is not None:
-            found = on_base(found, read_recipe(find_recipe(like)))
+            found = on_base(found, read_recipe(like))
         self.recipe = replace(found, plugins=(*found.plugins, *plugins))
         # as it is kept beside the results: to the byte, below a comment on its base recipe
         self.text = ("" if like is None else f"# cce sweep --like {like}\n") + path.read_bytes().decode("utf-8")

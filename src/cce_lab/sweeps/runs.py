@@ -93,26 +93,26 @@ def _share_trainings(runs: Iterable[Run]) -> list[Run]:
 
 
 def _run(
-    recipe: Recipe, series: str, vocabularies: Mapping[str, int], values: dict[str, Any], size: dict[str, float]
+    recipe: Recipe, series: str, vocabularies: Mapping[str, int], values: dict[str, Any], own: dict[str, Any]
 ) -> Run:
+    """The run of a series with these values; `own`, the size of its tables or what a trial tries, is in its name."""
     cap, seed = values["cap"], values["seed"]
     if (source := recipe.all_series()[series].get("start_from")) is not None:
         values["start_from"] = _name(source, None if recipe.caps_of(source) == (None,) else cap, seed)
     values["plugins"] = list(recipe.plugins)
     given = {name: value for name, value in values.items() if value is not None}
-    config = make_config(recipe.options_of(series) | size | given)
+    config = make_config(recipe.options_of(series) | own | given)
     try:
         num_params = plan_run(config, vocabularies).tables.num_params
     except BudgetTooSmallError as error:
         config = replace(config, cap=error.least)
         num_params = plan_run(config, vocabularies).tables.num_params
-    return Run(_name(series, cap, seed, size), series, config, num_params, values.get("start_from"))
+    return Run(_name(series, cap, seed, own), series, config, num_params, values.get("start_from"))
 
 
-def _name(series: str, cap: int | None, seed: int, size: Mapping[str, float] | None = None) -> str:
-    budgets = {} if cap is None else {"cap": cap}
-    budget = "".join(f"-{name}{value}" for name, value in {**budgets, **(size or {})}.items())
-    return f"{file_name(series)}{budget}-seed{seed}"
+def _name(series: str, cap: int | None, seed: int, own: Mapping[str, Any] | None = None) -> str:
+    values = {**({} if cap is None else {"cap": cap}), **(own or {}), "seed": seed}
+    return "-".join([file_name(series), *(f"{name.replace('_', '')}{value}" for name, value in values.items())])
 
 
 @dataclass(frozen=True)
@@ -214,18 +214,10 @@ def list_trials(recipe: Recipe, data: PreparedData, only: Iterable[str] | None =
         here = [cap for cap in caps if cap in grid.get("caps", ())] or [caps[len(caps) // 2]]
         for cap, *values in product(here, *axes.values()):
             options = dict(zip(axes, values, strict=True))
-            found.append(Trial(cap, options, _trial(recipe, data, series, cap, options)))
+            fixed = {"data": str(data.path), "seed": recipe.seeds[0], "cap": cap, "test": False}
+            run = _run(recipe, series, data.schema.vocabulary_sizes, fixed, options)
+            found.append(Trial(cap, options, run))
     return found
-
-
-def _trial(recipe: Recipe, data: PreparedData, series: str, cap: int | None, options: dict[str, Any]) -> Run:
-    fixed = {"data": str(data.path), "seed": recipe.seeds[0], "test": False, "plugins": list(recipe.plugins)}
-    fixed |= {} if cap is None else {"cap": cap}
-    config = make_config(recipe.options_of(series) | options | fixed)
-    words = [] if cap is None else [f"cap{cap}"]
-    words += [f"{name.replace('_', '')}{value}" for name, value in options.items()]
-    num_params = plan_run(config, data.schema.vocabulary_sizes).tables.num_params
-    return Run("-".join([file_name(series), *words, f"seed{config.seed}"]), series, config, num_params)
 
 
 def choose(trials: Iterable[Trial], records: Iterable[RunRecord], failures: Mapping[str, str]) -> Choices:

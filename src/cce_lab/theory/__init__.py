@@ -1,7 +1,9 @@
 """The paper's theory, run: dense and sparse CCE for least squares, noise, bounds, and figures of them."""
 
 from cce_lab.theory.figure import Claim, Figure, Series
-from cce_lab.theory.figures import FIGURES
+from cce_lab.theory.figures.least_squares import least_squares_figure
+from cce_lab.theory.figures.rate_distortion import rate_distortion_figure
+from cce_lab.theory.figures.theory_practice import theory_practice_figure
 from cce_lab.theory.least_squares import (
     LeastSquares,
     Run,
@@ -21,6 +23,12 @@ from cce_lab.theory.sparse import (
     refit_cce,
     sparse_cce,
 )
+
+FIGURES = {  # each gives plain data: `FIGURES[name](seed=…, quick=…)`
+    "least-squares": least_squares_figure,
+    "theory-practice": theory_practice_figure,
+    "rate-distortion": rate_distortion_figure,
+}
 
 __all__ = [
     "FIGURES",

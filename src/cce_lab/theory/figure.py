@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from cce.text import format_table
 
@@ -52,29 +51,16 @@ class Figure:
     settings: dict[str, float | int | str] = field(default_factory=dict)
     log_y: bool = False
 
-    @property
-    def held(self) -> bool:
-        """Whether all claims held."""
-        return all(claim.held for claim in self.claims)
-
-    @property
-    def verdict(self) -> str:
-        """`held`, or how many claims did not."""
-        missed = sum(not claim.held for claim in self.claims)
-        return "held" if not missed else f"did not hold: {missed} of {len(self.claims)} claims"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The figure as values that JSON can hold."""
-        return {**asdict(self), "held": self.held, "verdict": self.verdict}
-
     def table(self) -> str:
         """The series side by side, at up to a dozen x values, and baselines below."""
         lines = [line for line in self.series if not line.is_level]
         positions = sorted({position for line in lines for position in line.x})
+        count = min(len(positions), MOST_LINES)  # with the first and the last
+        some = [positions[round(index * (len(positions) - 1) / max(count - 1, 1))] for index in range(count)]
         values = [dict(zip(line.x, line.y, strict=True)) for line in lines]
         rows = [
             [f"{position:g}", *(f"{found[position]:.4g}" if position in found else "" for found in values)]
-            for position in spread(positions, MOST_LINES)
+            for position in some
         ]
         levels = [f"{line.name}: {line.y[0]:.4g}" for line in self.series if line.is_level]
         return "\n".join([format_table([self.x_label, *(line.name for line in lines)], rows), *levels])
@@ -82,13 +68,6 @@ class Figure:
     def __str__(self) -> str:
         settings = ", ".join(f"{name} {value}" for name, value in self.settings.items())
         return "\n".join([self.title, settings, "", self.table(), "", *map(str, self.claims)])
-
-
-def spread(positions: list[float], count: int) -> list[float]:
-    """At most `count` of these positions: the first, the last, and some in between."""
-    if len(positions) <= count:
-        return positions
-    return [positions[round(index * (len(positions) - 1) / (count - 1))] for index in range(count)]
 
 
 def steps(name: str, y: tuple[float, ...] | list[float], *, is_reference: bool = False) -> Series:

@@ -31,20 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Load the run and write its page."""
-    from cce.runs import load_run
+    from cce.runs import load_run, run_folder
     from cce_lab.report import write_run_page
 
     with warnings.catch_warnings(action="ignore"):  # of damage, which is printed
         found = load_run(options.path, data=options.data, device="cpu", model=options.model)
     for line in found.damage:
         print(f"cce page: {line}", file=sys.stderr)
-    page = options.out or default_page(options.path)
+    beside = options.path.with_suffix(".html") if options.path.is_file() else run_folder(options.path).path / PAGE
+    page = options.out or beside
     left_out = write_run_page(found, page)
     print("\n".join([*(f"left out: {line}" for line in left_out), f"page: {page}"]))
-
-
-def default_page(path: Path) -> Path:
-    """`page.html` in the folder of a run, or what a pack is called, beside it."""
-    from cce.runs import run_folder
-
-    return path.with_suffix(".html") if path.is_file() else run_folder(path).path / PAGE

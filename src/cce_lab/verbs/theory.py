@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 
@@ -12,13 +13,12 @@ from cce.files import write_atomic
 NAMES = {
     "least-squares": "dense and sparse CCE for least squares, beside factorisations of the best table",
     "theory-practice": "dense CCE beside the bounds of the theorem and its corollary",
-    "table-collapse": "entropies of pointers: CE, CCE, product quantisation and circular clustering",
     "rate-distortion": "k-means at several rates beside planted clusters",
 }
 HELP = "run the paper's theory: print its results and whether its claims held, and draw the figures"
 EXAMPLE = "names:\n" + "\n".join(f"  {name:16} {what}" for name, what in NAMES.items())
 EXAMPLE += (
-    "\n\nexamples:\n  cce theory rate-distortion\n  cce theory least-squares table-collapse --out figures --seed 1"
+    "\n\nexamples:\n  cce theory rate-distortion\n  cce theory least-squares theory-practice --out figures --seed 1"
 )
 
 
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
         start = perf_counter()
         figure = FIGURES[name](seed=options.seed, quick=options.quick)
         files = [options.out / f"{name}.json"]
-        write_atomic(files[0], json.dumps(figure.to_dict(), indent=1, ensure_ascii=False) + "\n")
+        write_atomic(files[0], json.dumps(asdict(figure), indent=1, ensure_ascii=False) + "\n")
         files += [draw_figure(figure, options.out)] if can_draw() else []
         held = sum(claim.held for claim in figure.claims)
         rows.append((name, held, len(figure.claims) - held, f"{perf_counter() - start:.0f}"))

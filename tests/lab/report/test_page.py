@@ -1,19 +1,15 @@
 """The page as text: everything is in it, nothing is fetched, nothing of a record is taken for HTML."""
 
-import argparse
 import json
 import re
-import shlex
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import pytest
 
-from cce.cli import train
 from cce.training.config import TrainConfig, make_config
 from cce_lab.report import vega
 from cce_lab.report.groups import Collected
-from cce_lab.report.page import fill_page, make_page, train_command
+from cce_lab.report.page import fill_page, given_options, make_page
 from cce_lab.report.writing import make_sections
 from helpers.made_records import made_record, made_records
 
@@ -41,15 +37,14 @@ def test_every_part_is_there():
         records=made_records(), recipes={"sweeps/a.toml": "caps = [1]"}, expected=expected, notes=["a note"]
     )
     page = without_vega(page_of(found))
-    for heading in ("Compression factors", "Summary", "Commands", "Environment"):
+    for heading in ("Compression factors", "Summary", "To make it again", "Environment"):
         assert f">{heading}</h3>" in page
     for words in (
         "<h2>clicks, dlrm, 10 epochs</h2>",
         "hash reaches the full table&#x27;s BCE with",
         "Expected: Tsang &amp; Ahle. Full table there: BCE 0.4500, here 0.4519.",
         "cce sweep sweeps/a.toml",
-        "cce train data/clicks --method cce --cap 500 --epochs 10 --seed 1",
-        "123 commands of single runs",
+        "options of 123 runs",
         "<li>a note</li>",
         "0123456789ab",
         "123 runs",
@@ -145,47 +140,10 @@ def test_data_cannot_end_its_element_and_values_are_not_filled_in_twice():
     assert "<script>alert" not in page
 
 
-CONFIG = TrainConfig(
-    data="/data/my clicks",
-    method="robe",
-    method_options={"sizes": [1, 2], "sparse": True},
-    model_options={"bottom": [64, 32]},
-    cap=8000,
-    epochs=3,
-    optimizer="sgd",
-    lr=0.05,
-    early_stopping=False,
-    cluster_at=[0.25, 0.5],
-    metrics=["auc", "calibration"],
-    best_by="auc",
-    shuffle=False,
-    seed=2,
-)
-
-
-def parsed(command):
-    """The configuration that `cce train` makes of a command."""
-    parser = argparse.ArgumentParser()
-    train.add_arguments(parser)
-    words = shlex.split(command)[2:]
-    return make_config(train.given_options(parser.parse_args(words, argparse.Namespace(plugins=[]))))
-
-
-def test_a_command_says_what_differs_and_nothing_else():
-    assert train_command(asdict(CONFIG)) == (
-        "cce train '/data/my clicks' --set shuffle=false --model-options 'bottom=[64,32]' --method robe "
-        "--method-options 'sizes=[1,2]' sparse=true --cap 8000 --epochs 3 --optimizer sgd --lr 0.05 --seed 2 "
-        "--cluster-at 0.25 0.5 --metrics auc calibration --best-by auc --set early_stopping=false"
-    )
-
-
-def test_a_command_is_the_run_again():
-    assert parsed(train_command(asdict(CONFIG))) == CONFIG
-    plain = TrainConfig(data=str(Path("/data")), cap=100)
-    assert train_command(asdict(plain)) == "cce train /data --method cce --cap 100"
-    assert parsed(train_command(asdict(plain))) == plain
-
-
-def test_a_configuration_of_another_version_does_not_matter():
-    note = "  # without unheard_of, which this version does not have"
-    assert train_command({"method": "full", "unheard_of": 1, "unset": None}) == f"cce train DATA --method full{note}"
+def test_options_say_what_differs_from_the_defaults_of_this_version_or_is_not_known_to_it():
+    config = TrainConfig(data="/data/my clicks", method="robe", method_options={"sizes": [1, 2]}, cap=8000, seed=2)
+    shown = json.loads(given_options(asdict(config)))
+    given = {"data": "/data/my clicks", "method": "robe", "method_options": {"sizes": [1, 2]}, "cap": 8000, "seed": 2}
+    assert shown == given
+    assert make_config(shown) == config
+    assert given_options({"unheard_of": 1, "unset": None}) == '{"unheard_of": 1}'

@@ -3,7 +3,7 @@
 import json
 
 from cce_lab.report.groups import Collected, group_records
-from cce_lab.report.writing import caution, headline, make_sections, mixed_code
+from cce_lab.report.writing import caution, headline, make_sections
 from helpers.made_records import made_record, made_records
 
 
@@ -106,17 +106,6 @@ def test_a_full_table_that_was_still_improving_is_a_weak_rival():
     assert warning(not_done, lr_schedule="cosine") == ""
     assert warning((0.5,)) == ""
     assert warning((0.5, float("nan"))) == ""
-
-
-def test_runs_of_several_versions_of_the_code_are_said_to_be():
-    records = made_records(("cce",))
-    (group,) = group_records(records)
-    assert mixed_code(group) == ""
-    others = [made_record("hash", cap, environment={"cce": "0.1.0", "commit": None}) for cap in (500, 1000)]
-    (section,) = make_sections(Collected(records=[*records, *others, made_record("robe", 500, environment={})]))
-    assert section.caution.endswith(
-        "These runs come from 3 versions of the code: 27 of 0123456789ab, 2 of 0.1.0, 1 of a version that is not known."
-    )
 
 
 def test_a_factor_that_not_all_seeds_reach_is_not_quoted_as_if_they_did():

@@ -122,7 +122,7 @@ def test_what_is_wrong_is_rejected_with_a_hint(parts, message):
 
 
 def test_a_file_that_is_not_there_or_not_toml_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="recipe must name a file that is there, got"):
+    with pytest.raises(FileNotFoundError, match="recipe must name a file that is there, or one of ours, got"):
         read_recipe(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_text("caps = = 3")
     with pytest.raises(ValueError, match=r"bad.toml must be TOML"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cce_lab.theory.figures import FIGURES
+from cce_lab.theory import FIGURES
 from cce_lab.theory.figures.least_squares import QUICK, Sizes
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from cce_lab.theory.figures import FIGURES
+from cce_lab.theory import FIGURES
 from cce_lab.theory.figures.rate_distortion import ORACLE, distortion
 
 

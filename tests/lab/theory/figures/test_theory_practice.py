@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from cce_lab.theory import rho
-from cce_lab.theory.figures import FIGURES
+from cce_lab.theory import FIGURES, rho
 from cce_lab.theory.figures.theory_practice import equal_values
 from helpers.theory import normal, problem_of
 
