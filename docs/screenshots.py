@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import sync_playwright
 
-from cce_lab.report import collect, write_report
+from cce_lab import make_report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -30,7 +30,7 @@ SHOTS: dict[str, dict[str, Any]] = {  # size, and what is different
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as tool:
-        write_report(collect([RUNS]), Path(folder))
+        make_report(RUNS, out=folder)
         flags = ["--no-sandbox", "--disable-dev-shm-usage"]  # as root, and in most containers
         browser = tool.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
         for name, options in SHOTS.items():

@@ -6,7 +6,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from cce_lab.report import can_draw, collect, write_report
+from cce_lab import make_report
+from cce_lab.report.vega import can_draw
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = [
@@ -21,7 +22,7 @@ def test_every_picture_of_a_page_is_taken_from_where_it_begins(tmp_path):
     import screenshots
     from playwright.sync_api import sync_playwright
 
-    write_report(collect([screenshots.RUNS]), tmp_path)
+    make_report(screenshots.RUNS, out=tmp_path)
     with sync_playwright() as tool:
         browser = tool.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
         for name, options in screenshots.SHOTS.items():

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from cce.cli import main
-from cce_lab.report import can_draw
+from cce_lab.report.vega import can_draw
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "service.md"
 FENCE = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 from cce.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from cce_lab.report import compression_factor, factor_over_seeds, make_report, write_run_page
-    from cce_lab.sweeps import Experiment, list_recipes, read_recipe, sweep
+    from cce_lab.report.factors import compression_factor, factor_over_seeds
+    from cce_lab.report.run_page import write_run_page
+    from cce_lab.report.writing import make_report
+    from cce_lab.sweeps.recipe import list_recipes, read_recipe
+    from cce_lab.sweeps.running import Experiment, sweep
     from cce_lab.verbs.cite import cite, read_citations
 
 __all__ = [

@@ -72,4 +72,3 @@ def test_functions_stay_functions_when_packages_are_imported():
     import cce_lab.verbs.sweep
 
     assert callable(cce_lab.sweep)
-    assert callable(cce_lab.sweeps.sweep)

@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 
 from numpy.polynomial import Polynomial
@@ -107,22 +108,17 @@ def factor_over_seeds(
         return Factor(Kind.UNKNOWN, notes=("there is no full table to compare with",), num_seeds=len(curves))
     mean = math.fsum(known.values()) / len(known)
     paired = {seed: [(size, loss - known.get(seed, mean)) for size, loss in curve] for seed, curve in curves.items()}
-    found = compression_factor(mean_curve(paired.values()), 0.0, full_size)
+    differences: dict[float, list[float]] = {}
+    for size, difference in chain.from_iterable(paired.values()):
+        differences.setdefault(size, []).append(difference)
+    means = {size: spread(each) for size, each in differences.items()}
+    curve = [(size, math.nan if each is None else each.mean) for size, each in means.items()]
+    found = compression_factor(curve, 0.0, full_size)
     num_reached = sum(compression_factor(curve, 0.0, full_size).is_reached for curve in paired.values())
     notes = found.notes
     if unpaired := sorted(set(curves) - set(known)):
         notes = (*notes, f"no full table of seed {', '.join(map(str, unpaired))}: compared with the mean of the others")
     return Factor(found.kind, found.low, found.high, notes, len(paired), num_reached)
-
-
-def mean_curve(curves: Iterable[Sequence[Point]]) -> list[Point]:
-    """The mean loss at each size; what is not a number is left out."""
-    scores: dict[float, list[float]] = {}
-    for curve in curves:
-        for size, loss in curve:
-            scores.setdefault(size, []).append(loss)
-    means = {size: spread(found) for size, found in sorted(scores.items())}
-    return [(size, math.nan if found is None else found.mean) for size, found in means.items()]
 
 
 def clean(curve: Iterable[Point]) -> tuple[list[Point], tuple[str, ...]]:

@@ -9,30 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from cce.evaluation import describe_metric
 from cce.files import write_atomic
+from cce_lab.report import vega
 from cce_lab.report.factors import is_number
 from cce_lab.report.groups import WORDS, Group
-from cce_lab.report.vega import (
-    GREY,
-    HUES,
-    SCORE,
-    SHAPES,
-    STEPS,
-    Plot,
-    Spec,
-    Style,
-    band,
-    bright,
-    colours,
-    dots,
-    layered,
-    level,
-    line,
-    log_sizes,
-    near,
-    number,
-    picture,
-    tip,
-)
+from cce_lab.report.vega import Plot, Spec, Style
 
 if TYPE_CHECKING:
     from cce.evaluation import MetricInfo
@@ -44,7 +24,9 @@ OF_CURVES = "One run of each series: its best budget, the lowest seed. Dotted: c
 OF_SIZES = "One run of each series, that of the lowest seed, without refits. The largest size is int8 rows."
 MOST_POINTS = 60  # of one curve: more cannot be seen
 TRAINED, FINALIZED, REFITTED = "training", "finalized", "refits"
-PHASES = {name: Style(HUES[index], SHAPES[index]) for index, name in enumerate((TRAINED, FINALIZED, REFITTED))}
+PHASES = {
+    name: Style(vega.HUES[index], vega.SHAPES[index]) for index, name in enumerate((TRAINED, FINALIZED, REFITTED))
+}
 Row = dict[str, Any]
 
 
@@ -64,14 +46,14 @@ def score_plot(group: Group, styles: Mapping[str, Style], info: MetricInfo, size
             row = {"series": budget.series, "budget": budget.label, "size": budget.size(size), "seeds": found.count}
             scores = {"mean": found.mean, "least": found.least, "greatest": found.greatest}
             rows.append(row | {name: round(value, 6) for name, value in scores.items()})
-    y = near("mean", f"test {info.title}")
-    tips = [tip("series"), tip("budget"), tip("size", WORDS[size], ",.0f")]
-    tips += [*(tip(name, form=SCORE) for name in ("mean", "least", "greatest")), tip("seeds")]
+    y = vega.near("mean", f"test {info.title}")
+    tips = [vega.tip("series"), vega.tip("budget"), vega.tip("size", WORDS[size], ",.0f")]
+    tips += [*(vega.tip(name, form=vega.SCORE) for name in ("mean", "least", "greatest")), vega.tip("seeds")]
     full = group.baseline.over_seeds(info.name) if group.baseline else None
-    layers = level(full.mean, f"full table {info.format(full.mean)}") if full else []  # below, so points come first
-    layers += [band(y, "area", 0.2), band(y, "rule", 0.6), line(y), dots(y, styles, tips)]
-    x = number("size", f"{WORDS[size]} of all tables", **log_sizes([row["size"] for row in rows], UNITS[size]))
-    spec = layered(rows, {"x": x, "color": colours(styles, rows)}, layers)
+    layers = vega.level(full.mean, f"full table {info.format(full.mean)}") if full else []  # below the points
+    layers += [vega.band(y, "area", 0.2), vega.band(y, "rule", 0.6), vega.line(y), vega.dots(y, styles, tips)]
+    x = vega.number("size", f"{WORDS[size]} of all tables", **vega.log_sizes(rows, UNITS[size]))
+    spec = vega.layered(rows, {"x": x, "color": vega.colours(styles, rows)}, layers)
     name = f"{file_word(info.name)}-{size}"
     return Plot(name, f"{info.title} against {WORDS[size]}", spec, OVER_SEEDS, metric=info.name, size=size)
 
@@ -84,10 +66,11 @@ def sizes_plot(group: Group, styles: Mapping[str, Style]) -> Plot:
         for nbytes, size in sorted(scored.items()):
             bits = "int8 rows" if size["bits"] is None else f"{size['bits']:.1f}"
             rows.append({"series": series, "size": nbytes, "bits": bits, "mean": round(size["loss"], 6)})
-    y = near("mean", f"validation {group.leading.title}")
-    tips = [tip("series"), tip("size", "served bytes", ",.0f"), tip("bits"), tip("mean", "validation loss", SCORE)]
-    x = number("size", "served bytes of finalized tables", **log_sizes([row["size"] for row in rows], "B"))
-    spec = layered(rows, {"x": x, "color": colours(styles, rows)}, [line(y), dots(y, styles, tips)])
+    y = vega.near("mean", f"validation {group.leading.title}")
+    tips = [vega.tip("series"), vega.tip("size", "served bytes", ",.0f"), vega.tip("bits")]
+    tips.append(vega.tip("mean", "validation loss", vega.SCORE))
+    x = vega.number("size", "served bytes of finalized tables", **vega.log_sizes(rows, "B"))
+    spec = vega.layered(rows, {"x": x, "color": vega.colours(styles, rows)}, [vega.line(y), vega.dots(y, styles, tips)])
     return Plot("sizes", "One training, every size: validation loss against served bytes", spec, OF_SIZES)
 
 
@@ -118,17 +101,21 @@ def curve_rows(validations: Sequence[Row], info: MetricInfo) -> list[Row]:
 
 def curve_spec(rows: list[Row], styles: Mapping[str, Style], title: str) -> Spec:
     """A line with points for each series, against steps; dotted rules where a row is `marked`."""
-    y = near("score", title)
+    y = vega.near("score", title)
     scored = {"transform": [{"filter": "isValid(datum.score)"}]}
-    tips = [*map(tip, ("series", *(name for name in ("budget",) if any(name in row for row in rows)))), tip("step")]
+    tips = [vega.tip(name) for name in ("series", "budget", "step") if any(name in row for row in rows)]
     marks = {
         "transform": [{"filter": "isValid(datum.marked)"}],
         "mark": {"type": "rule", "strokeDash": [2, 3], "strokeWidth": 1.5},
-        "encoding": {"tooltip": tips, "opacity": bright(0.7)},
+        "encoding": {"tooltip": tips, "opacity": vega.bright(0.7)},
     }
-    layers = [marks, line(y) | scored, dots(y, styles, [*tips, tip("score", title, SCORE)], size=30) | scored]
-    x = number("step", "step", axis=STEPS, scale={"domainMin": 0})
-    return layered(rows, {"x": x, "color": colours(styles, rows)}, layers)
+    layers = [
+        marks,
+        vega.line(y) | scored,
+        vega.dots(y, styles, [*tips, vega.tip("score", title, vega.SCORE)], size=30) | scored,
+    ]
+    x = vega.number("step", "step", axis=vega.STEPS, scale={"domainMin": 0})
+    return vega.layered(rows, {"x": x, "color": vega.colours(styles, rows)}, layers)
 
 
 def file_word(metric: str) -> str:
@@ -168,7 +155,7 @@ def run_plots(history: RunHistory, leading: str) -> list[Plot]:
 def draw_figure(figure: Any, folder: Path) -> Path:
     """Write `NAME.svg`, whole or not at all; give its path."""
     path = folder / f"{figure.name}.svg"
-    write_atomic(path, picture(figure_spec(figure), title=figure.title, kind="svg"))
+    write_atomic(path, vega.picture(figure_spec(figure), title=figure.title, kind="svg"))
     return path
 
 
@@ -176,15 +163,15 @@ def figure_spec(figure: Any) -> Spec:
     """A figure in Vega-Lite: lines with bands; what is compared with is dashed, and grey if there is one of it."""
     references = [each.name for each in figure.series if each.is_reference]
     hued = [each.name for each in figure.series if len(references) != 1 or not each.is_reference]
-    styles = {name: Style(GREY, "square") for name in references}
-    styles |= {name: Style(HUES[index % len(HUES)], SHAPES[0]) for index, name in enumerate(hued)}
+    styles = {name: Style(vega.GREY, "square") for name in references}
+    styles |= {name: Style(vega.HUES[index % len(vega.HUES)], vega.SHAPES[0]) for index, name in enumerate(hued)}
     dashes = {"domain": [False, True], "range": [[1, 0], [5, 4]]}
     dash = {"field": "is_reference", "type": "nominal", "legend": None, "scale": dashes}
-    y = number("mean", figure.y_label, scale={"type": "log"} if figure.log_y else {"zero": False})
-    area = band(y, "area", 0.15) | {"transform": [{"filter": "isValid(datum.least)"}]}
+    y = vega.number("mean", figure.y_label, scale={"type": "log"} if figure.log_y else {"zero": False})
+    area = vega.band(y, "area", 0.15) | {"transform": [{"filter": "isValid(datum.least)"}]}
     rows = figure_rows(figure)
-    shared = {"x": number("x", figure.x_label), "color": colours(styles, rows)}
-    return layered(rows, shared, [area, line(y, strokeDash=dash)])
+    shared = {"x": vega.number("x", figure.x_label), "color": vega.colours(styles, rows)}
+    return vega.layered(rows, shared, [area, vega.line(y, strokeDash=dash)])
 
 
 def figure_rows(figure: Any) -> list[Row]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from cce.evaluation import Better, describe_metric
 from cce.footprint import Footprint, Footprints
 from cce.text import format_bytes, format_markdown, format_ratio, format_table
-from cce_lab.report.factors import Factor, Spread, format_range, is_number, spread
+from cce_lab.report.factors import Factor, format_range, is_number, spread
 from cce_lab.report.groups import WORDS, Budget, Group, group_records, with_sources
 
 if TYPE_CHECKING:
@@ -217,17 +217,12 @@ def _scores(group: Group, budget: Budget) -> list[Cell]:
     cells = []
     for info in group.metrics:
         found = budget.over_seeds(info.name)
-        cells.append(Cell(found and found.mean, spread_text(found)))
+        text = f"{found.mean:.4f}" if found else ""
+        text += f" [{found.least:.4f}–{found.greatest:.4f}]" if found and found.count > 1 else ""
+        cells.append(Cell(found and found.mean, text))
         if info.name == group.leading.name:
             cells.append(_difference(group, budget))
     return cells
-
-
-def spread_text(found: Spread | None) -> str:
-    """`0.4512 [0.4508–0.4519]`; one seed has no range."""
-    if found is None:
-        return ""
-    return f"{found.mean:.4f}" + (f" [{found.least:.4f}–{found.greatest:.4f}]" if found.count > 1 else "")
 
 
 def _difference(group: Group, budget: Budget) -> Cell:

@@ -117,20 +117,16 @@ def near(field: str, title: str) -> Spec:
     return number(field, title, scale={"zero": False, "padding": 8}, axis={"format": SCORE_TICKS, "tickCount": 6})
 
 
-def log_sizes(sizes: Sequence[float], unit: str) -> Spec:
-    """Scale and axis of sizes: logarithmic, with round numbers, as many as fit."""
-    low, high = widened(min(sizes), max(sizes)) if sizes else (1.0, 1.0)
-    values = round_numbers(low, high) if sizes else []
-    axis = {"labelExpr": f"format(datum.value, '~s') + '{unit}'", "labelOverlap": True, "values": values, "grid": False}
+def log_sizes(rows: Sequence[Spec], unit: str) -> Spec:
+    """Scale and axis of sizes: logarithmic, and at least `NARROW` times wide, so that it has more than one number."""
+    sizes = [row["size"] for row in rows] or [1.0]
+    low, high = min(sizes), max(sizes)
+    if high / low < NARROW:
+        middle, half = math.sqrt(low * high), math.sqrt(NARROW)
+        low, high = middle / half, middle * half
+    axis = {"labelExpr": f"format(datum.value, '~s') + '{unit}'", "labelOverlap": True, "grid": False}
+    axis["values"] = round_numbers(low, high)
     return {"scale": {"type": "log", "nice": False, "padding": 14, "domain": [low, high]}, "axis": axis}
-
-
-def widened(low: float, high: float) -> tuple[float, float]:
-    """The ends of an axis of sizes, which spans at least `NARROW` times, so that it has more than one number."""
-    if high / low >= NARROW:
-        return low, high
-    middle, half = math.sqrt(low * high), math.sqrt(NARROW)
-    return middle / half, middle * half
 
 
 def round_numbers(low: float, high: float) -> list[float]:

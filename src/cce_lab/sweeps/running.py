@@ -282,8 +282,7 @@ def _print_run(record: RunRecord, count: str) -> None:
 
 def _find_raw(name: str) -> Path:
     """A raw file, at its path or in the folder CCE_DATA."""
-    candidates = [Path(name), *(Path(os.environ[key]) / name for key in ("CCE_DATA",) if key in os.environ)]
-    for path in candidates:
-        if path.exists():
+    for folder in ("", os.environ.get("CCE_DATA", "")):
+        if (path := Path(folder) / name).exists():
             return path
     raise FileNotFoundError(f"raw data {name!r} must be there or in the folder CCE_DATA, got neither.")

@@ -15,14 +15,7 @@ from cce_lab.theory.least_squares import (
     steps_needed,
     theorem_bound,
 )
-from cce_lab.theory.sparse import (
-    SparseFactor,
-    clustered_optimum,
-    count_sketch,
-    factorise,
-    refit_cce,
-    sparse_cce,
-)
+from cce_lab.theory.sparse import SparseFactor, clustered_optimum, count_sketch, factorise, refit_cce, sparse_cce
 
 FIGURES = {  # each gives plain data: `FIGURES[name](seed=…, quick=…)`
     "least-squares": least_squares_figure,

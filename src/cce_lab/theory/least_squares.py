@@ -22,7 +22,7 @@ With all singular values equal, and with smart noise for any X, ρ may be replac
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -137,27 +137,16 @@ class Run:
 NOISES = ("iid", "half-iid", "smart", "half-smart")
 
 
-def noise_source(problem: LeastSquares, noise: str) -> Callable[[int, Generator | None], Tensor]:
-    """A function that draws `(num_embeddings, count)` random columns."""
-    if noise.endswith("iid"):
-        return lambda count, generator: _normal(problem.num_embeddings, count, generator)
-    _, sigma, vh = torch.linalg.svd(problem.reduced.x, full_matrices=False)
-    is_there = sigma > sigma[0] * len(sigma) * torch.finfo(sigma.dtype).eps  # of rank-deficient X, only its own space
-    align = vh[is_there].T / sigma[is_there]
-    return lambda count, generator: align @ _normal(align.shape[1], count, generator)
-
-
-def _normal(num_rows: int, count: int, generator: Generator | None) -> Tensor:
-    return torch.randn(num_rows, count, generator=generator, dtype=torch.float64)
+def alignment(problem: LeastSquares) -> Tensor:
+    """`VΣ⁻¹`, which makes smart noise of normal values; of rank-deficient X, in its own space only."""
+    _, sigma, vh = torch.linalg.svd(problem.x, full_matrices=False)
+    is_there = sigma > sigma[0] * len(sigma) * torch.finfo(sigma.dtype).eps
+    found: Tensor = vh[is_there].T / sigma[is_there]
+    return found
 
 
 def dense_cce(
-    problem: LeastSquares,
-    num_rows: int,
-    *,
-    num_steps: int,
-    noise: str = "iid",
-    generator: Generator | None = None,
+    problem: LeastSquares, num_rows: int, *, num_steps: int, noise: str = "iid", generator: Generator | None = None
 ) -> Run:
     """Run `num_steps` steps with codebooks of `num_rows` rows, k with `d1 > k > d2`; noises: see `NOISES`."""
     check_type("problem", problem, LeastSquares, "LeastSquares")
@@ -165,25 +154,20 @@ def dense_cce(
     check_range("num_steps", num_steps, 0, 2**31)
     check_choice("noise", noise, NOISES)
     small = problem.reduced
-    draw = noise_source(small, noise)
-    step = _half_step if noise.startswith("half") else _step
+    align = alignment(small) if noise.endswith("smart") else None
+    shape = small.num_embeddings if align is None else align.shape[1], num_rows - small.embedding_dim
     table = small.x.new_zeros(small.num_embeddings, small.embedding_dim)
     excesses = [small.signal]
     for _ in range(num_steps):
-        table = step(small, table, draw(num_rows - small.embedding_dim, generator))
+        drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
+        drawn = drawn if align is None else align @ drawn
+        if noise.startswith("half"):  # M = [I | M']: the table stays, and noise is fitted to what is left over
+            table = table + drawn @ small.solve(small.x @ drawn, small.y - small.x @ table)
+        else:
+            factor = torch.cat([table, drawn], dim=1)  # H_i, (d1, k)
+            table = factor @ small.solve(small.x @ factor)
         excesses.append(small.excess(table))
     return Run(table, tuple(excesses), small.floor)
-
-
-def _step(problem: LeastSquares, table: Tensor, noise: Tensor) -> Tensor:
-    factor = torch.cat([table, noise], dim=1)  # H_i, (d1, k)
-    return factor @ problem.solve(problem.x @ factor)
-
-
-def _half_step(problem: LeastSquares, table: Tensor, noise: Tensor) -> Tensor:
-    """Fit with `M = [I | M']`: the table stays, and the noise is fitted to what is left over."""
-    left = problem.y - problem.x @ table
-    return table + noise @ problem.solve(problem.x @ noise, left)
 
 
 def rho(problem: LeastSquares) -> float:

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -87,12 +88,7 @@ WAYS = ("k-means", "random-codebook")
 
 
 def factorise(
-    table: Tensor,
-    num_rows: int,
-    *,
-    num_ones: int = 1,
-    way: str = "k-means",
-    generator: Generator | None = None,
+    table: Tensor, num_rows: int, *, num_ones: int = 1, way: str = "k-means", generator: Generator | None = None
 ) -> SparseFactor:
     """`A`, `(num_embeddings, num_rows)`, with `num_ones` ones in each row: which rows ids of `table` should share."""
     check_choice("way", way, WAYS)
@@ -151,23 +147,15 @@ def sparse_cce(
 
 def refit_cce(problem: LeastSquares, num_rows: int, *, num_steps: int, generator: Generator | None = None) -> Run:
     """Run `num_steps` steps from `T_0 = 0` on, with `num_rows` clusters, which are all rows of the codebook."""
-
-    def clusters(small: LeastSquares, table: Tensor) -> SparseFactor:
-        return factorise(wanted_rows(small, table), num_rows, generator=generator)
-
-    return _run(problem, clusters, num_steps)
+    return _run(problem, lambda *now: factorise(wanted_rows(*now), num_rows, generator=generator), num_steps)
 
 
 def clustered_optimum(
     problem: LeastSquares, num_rows: int, *, num_ones: int = 1, generator: Generator | None = None
 ) -> Run:
     """The baseline: find the best table in full, cluster it, and fit the `num_rows` rows of its codebook once more."""
-
-    def clusters(small: LeastSquares, table: Tensor) -> SparseFactor:
-        del small
-        return factorise(table, num_rows, num_ones=num_ones, generator=generator)
-
-    return _run(problem, clusters, 1, problem.reduced.optimum)
+    options: dict[str, Any] = {"num_ones": num_ones, "generator": generator}
+    return _run(problem, lambda _, table: factorise(table, num_rows, **options), 1, problem.reduced.optimum)
 
 
 def _run(

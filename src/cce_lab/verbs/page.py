@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Load the run and write its page."""
     from cce.runs import load_run, run_folder
-    from cce_lab.report import write_run_page
+    from cce_lab.report.run_page import write_run_page
 
     with warnings.catch_warnings(action="ignore"):  # of damage, which is printed
         found = load_run(options.path, data=options.data, device="cpu", model=options.model)

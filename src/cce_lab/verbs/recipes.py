@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the names."""
     del options
-    from cce_lab.sweeps import list_recipes
+    from cce_lab.sweeps.recipe import list_recipes
 
     paths = list_recipes()
     found = {name: tomllib.loads(path.read_text("utf-8")).get("about", "") for name, path in paths.items()}

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cce.records import strict_json
-
-if TYPE_CHECKING:
-    from cce_lab.report import Report
 
 HELP = "make a page and tables from the records of runs"
 EXAMPLE = """examples:
@@ -40,28 +36,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Read the runs, write the report and print what was found."""
-    from cce_lab.report import make_report
+    from cce_lab.report.vega import HINT, can_draw
+    from cce_lab.report.writing import make_report
 
     report = make_report(*options.runs, out=options.out, format=options.format)
     if options.json:
         found = {"out": str(report.folder), "runs": len(report.found.records), "notes": report.found.notes}
         groups, files = [section.to_dict() for section in report.sections], [str(path) for path in report.files]
         print(strict_json(found | {"groups": groups, "files": files}))
-    else:
-        print(_as_text(report))
-
-
-def _as_text(report: Report) -> str:
-    from cce_lab.report import HINT, can_draw
-
-    lines = []
+        return
     for section in report.sections:
-        lines += [section.group.title, f"  {section.headline}"]
-        lines += [f"  {section.caution}"] if section.caution else []
-    lines += [f"note: {note}" for note in report.found.notes]
-    lines.append(f"{len(report.found.records)} runs; {len(report.files)} files in {report.folder}")
+        print(section.group.title, f"  {section.headline}", sep="\n")
+        print(f"  {section.caution}\n" if section.caution else "", end="")
+    print("".join(f"note: {note}\n" for note in report.found.notes), end="")
+    print(f"{len(report.found.records)} runs; {len(report.files)} files in {report.folder}")
     if not can_draw():
-        lines.append(f"no page and no charts, tables only: {HINT}")
+        print(f"no page and no charts, tables only: {HINT}")
     elif report.page in report.files:
-        lines.append(f"page: {report.page}")
-    return "\n".join(lines)
+        print(f"page: {report.page}")

@@ -12,7 +12,7 @@ from cce.records import strict_json
 from cce.text import format_table
 
 if TYPE_CHECKING:
-    from cce_lab.sweeps import Sweep
+    from cce_lab.sweeps.running import Sweep
 
 HELP = "run a recipe: many methods, budgets and seeds"
 RUN_NAMES = ("series", "cap", "num_params", "num_runs")
@@ -42,10 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="take data, model, optimizer, epochs and caps from this recipe; what is said of tables stays",
     )
     parser.add_argument(
-        "--data",
-        type=Path,
-        default=None,
-        help="prepared data set, or its name in runs/data, instead of the recipe's",
+        "--data", type=Path, default=None, help="prepared data set, or its name in runs/data, instead of the recipe's"
     )
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time; cores are shared out (default: 1)")
     parser.add_argument("--engine", default="local", help="local, ray, or ray://host:port (default: local)")
@@ -57,8 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Prepare the data, run, and print what came of it."""
     from cce.workers import check_engine
-    from cce_lab.report import sweep_table
-    from cce_lab.sweeps import Experiment
+    from cce_lab.report.tables import sweep_table
+    from cce_lab.sweeps.running import Experiment
 
     check_engine(options.engine)
     places = {name: getattr(options, name) for name in ("out", "like", "data", "only", "plugins")}

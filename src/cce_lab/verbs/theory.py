@@ -43,7 +43,8 @@ def run(options: argparse.Namespace) -> None:
     """Compute, print, write and draw."""
     from cce.checks import check_range
     from cce.text import format_table
-    from cce_lab.report import HINT, can_draw, draw_figure
+    from cce_lab.report.plots import draw_figure
+    from cce_lab.report.vega import HINT, can_draw
     from cce_lab.theory import FIGURES
 
     check_range("seed", options.seed, 0, 2**63)

@@ -8,8 +8,9 @@ import pytest
 
 from cce.records import write_records
 from cce.runs import load_run
-from cce_lab.report import vega, write_run_page
+from cce_lab.report import vega
 from cce_lab.report.groups import collect
+from cce_lab.report.run_page import write_run_page
 from cce_lab.report.writing import write_report
 from helpers.made_records import made_record, made_records
 

@@ -7,7 +7,8 @@ import shutil
 import pytest
 
 from cce.runs import load_run, pack_run
-from cce_lab.report import vega, write_run_page
+from cce_lab.report import vega
+from cce_lab.report.run_page import write_run_page
 from helpers.runs import tiny_data
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not vega.can_draw(), reason="without vl-convert there is no page")]

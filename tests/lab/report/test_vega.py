@@ -50,7 +50,7 @@ def test_round_numbers_are_neither_many_nor_few():
 
 @pytest.mark.parametrize("size", [1, 10, 1234, 2_690_272, 9.99e8])
 def test_a_single_size_has_an_axis_with_several_numbers_around_it(size):
-    axis = log_sizes([size], "B")
+    axis = log_sizes([{"size": size}], "B")
     low, high = axis["scale"]["domain"]
     assert low < size < high
     assert len(axis["axis"]["values"]) >= 2

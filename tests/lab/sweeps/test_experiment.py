@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cce_lab.sweeps import Experiment
+from cce_lab import Experiment
 
 
 def test_folders_are_named_after_the_recipe_unless_others_are_given(tmp_path, monkeypatch):

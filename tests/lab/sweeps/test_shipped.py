@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cce_lab.sweeps import find_recipe, list_recipes, read_recipe
+from cce_lab.sweeps.recipe import find_recipe, list_recipes, read_recipe
 
 ROOT = Path(__file__).parents[3]
 

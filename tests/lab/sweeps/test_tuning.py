@@ -8,7 +8,7 @@ import pytest
 from cce.data import PreparedData
 from cce.records import RunRecord, read_records
 from cce.training.phases import TrainPhase
-from cce_lab.sweeps import Experiment
+from cce_lab import Experiment
 from cce_lab.sweeps.recipe import make_recipe
 from cce_lab.sweeps.runs import best_loss, choose, list_trials
 from helpers.sweeps import TRAIN, tiny_values

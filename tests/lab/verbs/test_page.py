@@ -3,7 +3,7 @@
 import pytest
 
 from cce.cli import main
-from cce_lab.report import can_draw
+from cce_lab.report.vega import can_draw
 
 
 @pytest.mark.slow

@@ -8,11 +8,12 @@ has and the paper has not: "the notes".
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from cce_lab.theory.figure import Claim, Figure, Series, level, steps
-from cce_lab.theory.least_squares import LeastSquares, Run, dense_cce
+from cce_lab.theory.least_squares import LeastSquares, dense_cce
 from cce_lab.theory.sparse import clustered_optimum, refit_cce, sparse_cce
 
 DENSE, ONE, TWO, RANDOM = "dense", "sparse, one 1", "sparse, two 1s", "sparse, random codebook"
@@ -21,6 +22,7 @@ REFIT = "sparse, exact refits"
 OPTIMUM = "T*"
 MARGIN = 1.05  # of a baseline: as good as
 ZERO = 0.01  # of what the best table explains
+Lines = dict[str, Series]
 
 
 @dataclass(frozen=True)
@@ -48,17 +50,15 @@ def least_squares_figure(*, seed: int = 0, quick: bool = False) -> Figure:
     generator = torch.Generator().manual_seed(seed)
     problem = normal_problem(sizes.num_examples, sizes.num_embeddings, sizes.embedding_dim, generator=generator)
     problem = problem.reduced
-    runs = _runs(problem, sizes, generator)
-    baselines = _baselines(problem, sizes, generator)
-    for rows, name in _refit_names(sizes).items():
-        run = refit_cce(problem, rows, num_steps=sizes.num_steps, generator=generator)
-        runs[name] = _relative(name, run, problem)
+    runs, baselines = _lines(problem, sizes, generator)
+    # every run before its baseline, so that colours of a pair are alike, and last the runs that have none
+    pairs = [line for pair in zip(runs.values(), baselines.values(), strict=False) for line in pair]
     return Figure(
         name="least-squares",
         title=f"CCE for least squares, k = {sizes.num_rows} unless named: excess loss relative to ‖XT*‖²",
         x_label="step",
         y_label="excess loss / ‖XT*‖²",
-        series=_in_pairs(list(runs.values()), list(baselines.values())),
+        series=(*pairs, *list(runs.values())[len(baselines) :]),
         claims=(
             *_course_claims({name: line.y for name, line in runs.items()}, sizes),
             *_baseline_claims(runs, baselines, problem.floor / problem.signal, sizes),
@@ -76,36 +76,25 @@ def normal_problem(
     return LeastSquares(x, y)
 
 
-def _runs(problem: LeastSquares, sizes: Sizes, generator: torch.Generator) -> dict[str, Series]:
-    k, num_steps = sizes.num_rows, sizes.num_steps
-    options = {ONE: (k, 1, "k-means"), TWO: (k, 2, "k-means"), RANDOM: (k, 1, "random-codebook")}
-    options |= {_with(ONE, rows): (rows, 1, "k-means") for rows in sizes.others}
-    found = {DENSE: dense_cce(problem, k, num_steps=num_steps, generator=generator)}
-    for name, (rows, ones, way) in options.items():
-        found[name] = sparse_cce(problem, rows, num_steps=num_steps, num_ones=ones, way=way, generator=generator)
-    found[FROM_OPTIMUM] = sparse_cce(problem, k, num_steps=num_steps, start=problem.optimum, generator=generator)
-    return {name: _relative(name, run, problem) for name, run in found.items()}
-
-
-def _relative(name: str, run: Run, problem: LeastSquares) -> Series:
-    return steps(name, [excess / problem.signal for excess in run.excesses])
-
-
-def _baselines(problem: LeastSquares, sizes: Sizes, generator: torch.Generator) -> dict[str, Series]:
-    """`T*` and factorisations of it: with the k rows that A has, and with the 2k rows that sparse CCE has in all."""
+def _lines(problem: LeastSquares, sizes: Sizes, generator: torch.Generator) -> tuple[Lines, Lines]:
+    """Runs of CCE; `T*` and factorisations of it, with the k rows that A has and the 2k that sparse CCE has in all."""
     k, last = sizes.num_rows, sizes.num_steps
-    found = {OPTIMUM: level(OPTIMUM, 0.0, last)}
+    common: dict[str, Any] = {"num_steps": last, "generator": generator}
+    found = {
+        DENSE: dense_cce(problem, k, **common),
+        ONE: sparse_cce(problem, k, **common),
+        TWO: sparse_cce(problem, k, num_ones=2, **common),
+        RANDOM: sparse_cce(problem, k, way="random-codebook", **common),
+    }
+    found |= {_with(ONE, rows): sparse_cce(problem, rows, **common) for rows in sizes.others}
+    found[FROM_OPTIMUM] = sparse_cce(problem, k, start=problem.optimum, **common)
+    baselines = {OPTIMUM: level(OPTIMUM, 0.0, last)}
     for rows, ones in ((k, 1), (k, 2), (2 * k, 2), *((rows, 1) for rows in sizes.others)):
-        name = _baseline(rows, ones)
-        run = clustered_optimum(problem, rows, num_ones=ones, generator=generator)
-        found[name] = level(name, run.excesses[-1] / problem.signal, last)
-    return found
-
-
-def _in_pairs(runs: list[Series], baselines: list[Series]) -> tuple[Series, ...]:
-    """Every run before its baseline, so that colours of a pair are alike, and last the run that has none."""
-    pairs = [line for pair in zip(runs, baselines, strict=False) for line in pair]
-    return (*pairs, *runs[len(baselines) :])
+        name, run = _baseline(rows, ones), clustered_optimum(problem, rows, num_ones=ones, generator=generator)
+        baselines[name] = level(name, run.excesses[-1] / problem.signal, last)
+    found |= {name: refit_cce(problem, rows, **common) for rows, name in _refit_names(sizes).items()}
+    relative = {name: [excess / problem.signal for excess in run.excesses] for name, run in found.items()}
+    return {name: steps(name, line) for name, line in relative.items()}, baselines
 
 
 def _with(name: str, num_rows: int) -> str:
@@ -177,15 +166,12 @@ def _baseline_claims(
         (k, TWO, 2 * k, 2, f"{2 * k} rows, both with two 1s"),
         *((rows, name, rows, 1, f"{rows} rows") for rows, name in _refit_names(sizes).items()),
     )
-    return tuple(
-        _reaches(name, num_rows, runs[name].y[-1], baselines[_baseline(rows, ones)].y[0], floor, where)
-        for num_rows, name, rows, ones, where in cases
-    )
-
-
-def _reaches(name: str, num_rows: int, found: float, wanted: float, floor: float, where: str) -> Claim:
-    """Sparse CCE with `num_rows` clusters beside a factorisation of the best table."""
-    who = "with exact refits and" if name.startswith(REFIT) else "with"
-    text = f"sparse CCE {who} k = {num_rows} comes down to k-means of T* in {where}"
-    above = (found + floor) / (wanted + floor) - 1
-    return Claim(text, found <= MARGIN * wanted, f"{found:.3f}, {wanted:.3f}; as losses ‖XT − Y‖² {above:+.2%}")
+    claims = []
+    for num_rows, name, rows, ones, where in cases:
+        found, wanted = runs[name].y[-1], baselines[_baseline(rows, ones)].y[0]
+        who = "with exact refits and" if name.startswith(REFIT) else "with"
+        text = f"sparse CCE {who} k = {num_rows} comes down to k-means of T* in {where}"
+        above = (found + floor) / (wanted + floor) - 1
+        numbers = f"{found:.3f}, {wanted:.3f}; as losses ‖XT − Y‖² {above:+.2%}"
+        claims.append(Claim(text, found <= MARGIN * wanted, numbers))
+    return tuple(claims)

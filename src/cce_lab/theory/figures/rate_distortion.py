@@ -47,11 +47,8 @@ def rate_distortion_figure(*, seed: int = 0, quick: bool = False) -> Figure:
     counts = 1 / (1 + torch.randperm(sizes.num_embeddings, generator=generator).float())
     bits = tuple(range(sizes.max_bits + 1))
     found: dict[str, list[float]] = {}
-    for name, init, weights in (
-        (WEIGHTED, "k-means++", counts),
-        (PLAIN, "k-means++", None),
-        (RANDOM, "random", counts),
-    ):
+    ways = {WEIGHTED: ("k-means++", counts), PLAIN: ("k-means++", None), RANDOM: ("random", counts)}
+    for name, (init, weights) in ways.items():
         fits = [kmeans(vectors, 2**b, init=init, sample_weight=weights, generator=generator) for b in bits]
         found[name] = [distortion(vectors, nearest_centroid(vectors, fit.centroids), counts) for fit in fits]
     oracle = distortion(vectors, planted, counts)

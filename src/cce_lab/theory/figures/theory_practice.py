@@ -7,12 +7,12 @@ values are equal; Y is the same.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
-from cce_lab.theory.figure import Claim, Figure, Series, steps
+from cce_lab.theory.figure import Claim, Figure, steps
 from cce_lab.theory.figures.least_squares import normal_problem
 from cce_lab.theory.least_squares import (
     LeastSquares,
@@ -52,18 +52,28 @@ def theory_practice_figure(*, seed: int = 0, quick: bool = False) -> Figure:
     generator = torch.Generator().manual_seed(seed)
     problem = normal_problem(sizes.num_examples, sizes.num_embeddings, sizes.embedding_dim, generator=generator)
     problem = problem.reduced
-    runs = _runs({NORMAL: problem, EQUAL: equal_values(problem)}, sizes, generator)
+    runs = {}  # excess losses relative to ‖XT*‖², (repetitions, steps + 1)
+    for name, each in ((NORMAL, problem), (EQUAL, equal_values(problem))):
+        found = [
+            dense_cce(each, sizes.num_rows, num_steps=sizes.num_steps, generator=generator).excesses
+            for _ in range(sizes.repetitions)
+        ]
+        runs[name] = torch.tensor(found, dtype=torch.float64) / each.signal
     bounds = {}  # on the excess, relative to ‖XT*‖²
     for name, bound in ((THEOREM, theorem_bound), (IDEAL, ideal_bound), (COROLLARY, corollary_bound)):
         losses = bound(problem, sizes.num_rows, sizes.num_steps)
         bounds[name] = [(loss - problem.floor) / problem.signal for loss in losses]
+    means = [  # in bands from the least to the largest
+        replace(steps(name, each.mean(0).tolist()), low=tuple(each.amin(0).tolist()), high=tuple(each.amax(0).tolist()))
+        for name, each in runs.items()
+    ]
     return Figure(
         name="theory-practice",
         title="Dense CCE against the theorem: mean excess loss relative to ‖XT*‖²",
         x_label="step",
         y_label="excess loss / ‖XT*‖²",
         series=(
-            *(_series(name, found) for name, found in runs.items()),
+            *means,
             *(steps(name, line, is_reference=True) for name, line in bounds.items()),
         ),
         claims=(*_bound_claims(runs, bounds, problem), *_rate_claims(runs[NORMAL], bounds[THEOREM], problem, sizes)),
@@ -81,22 +91,6 @@ def equal_values(problem: LeastSquares) -> LeastSquares:
     inside = q.T @ problem.y
     rest = problem.rest + float((problem.y - q @ inside).square().sum())
     return LeastSquares(torch.eye(len(r), dtype=r.dtype), inside, rest=rest)
-
-
-def _runs(problems: dict[str, LeastSquares], sizes: Sizes, generator: Generator) -> dict[str, Tensor]:
-    """Excess losses relative to `‖XT*‖²`, `(repetitions, steps + 1)`, for each problem."""
-    found: dict[str, list[tuple[float, ...]]] = {name: [] for name in problems}
-    for name, problem in problems.items():
-        for _ in range(sizes.repetitions):
-            run = dense_cce(problem, sizes.num_rows, num_steps=sizes.num_steps, generator=generator)
-            found[name].append(run.excesses)
-    return {name: torch.tensor(runs, dtype=torch.float64) / problems[name].signal for name, runs in found.items()}
-
-
-def _series(name: str, runs: Tensor) -> Series:
-    """The mean, in a band from the least to the largest."""
-    low, mean, high = (tuple(line.tolist()) for line in (runs.amin(dim=0), runs.mean(dim=0), runs.amax(dim=0)))
-    return Series(name, tuple(range(len(mean))), mean, low, high)
 
 
 def _bound_claims(runs: dict[str, Tensor], bounds: dict[str, list[float]], problem: LeastSquares) -> tuple[Claim, ...]:
