@@ -44,8 +44,7 @@ STOREYS = {  # a package imports only packages above it, and so a storey only st
         *("serving", "demo", "cli", "__init__", "__main__"),
     ),
     "lab": tuple(
-        f"cce_lab.{name}"
-        for name in ("variants", "methods", "sweeps", "report", "theory", "verbs", "__init__")
+        f"cce_lab.{name}" for name in ("variants", "methods", "sweeps", "report", "theory", "verbs", "__init__")
     ),
 }
 PACKAGES = tuple(chain.from_iterable(STOREYS.values()))
