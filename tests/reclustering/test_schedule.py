@@ -39,8 +39,6 @@ def steps_of(schedule, num_steps):
         ({"at_epochs": [0.25, 0.5], "steps_per_epoch": 8}, [2, 4]),
         ({"at_epochs": [1.0, 2], "steps_per_epoch": 5}, [5, 10]),
         ({"at_steps": np.array([2, 7])}, [2, 7]),
-        ({"total": 12, "times": 3}, [4, 8, 12]),
-        ({"total": 12, "times": 3, "rest": 6}, [2, 4, 6]),
     ],
 )
 def test_clusterings_come_at_their_steps(options, expected):
@@ -76,7 +74,7 @@ def test_all_tables_are_found_and_events_told():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "give one of every, at_steps, at_epochs, total, got none"),
+        ({}, "give one of every, at_steps, at_epochs, got none"),
         ({"every": 3, "at_steps": [1]}, "got every and at_steps"),
         ({"at_epochs": [3], "at_steps": [1], "steps_per_epoch": 4}, "got at_steps and at_epochs"),
         ({"every": 0}, r"every must lie in \[1, "),
@@ -84,9 +82,6 @@ def test_all_tables_are_found_and_events_told():
         ({"at_steps": [0]}, r"at_steps must lie in \[1, "),
         ({"at_epochs": [0.5]}, r"steps_per_epoch must be given with at_epochs, got at_epochs=\[0\.5\] alone"),
         ({"at_epochs": [-0.5], "steps_per_epoch": 4}, "at_epochs must hold numbers above 0, got -0.5"),
-        ({"total": 10}, "times must be given with total"),
-        ({"total": 10, "times": 2, "rest": 10}, r"rest must lie in \[0, 10\), got 10"),
-        ({"every": 3, "rest": 5}, "rest goes with total, got rest=5"),
         ({"at_steps": [3], "times": 2}, "times does not go with at_steps, which lists all clusterings, got times=2"),
         ({"every": 1, "policy": "hope"}, "policy must be one of transfer, reset, keep"),
     ],

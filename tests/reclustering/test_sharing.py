@@ -4,7 +4,7 @@ import torch
 
 import cce
 from cce.distributed import Ranks
-from cce.reclustering.sharing import cluster_tables
+from cce.reclustering.schedule import cluster_tables
 
 
 def tables():
@@ -15,16 +15,13 @@ def tables():
 
 
 def test_events_come_in_the_order_of_the_tables_and_optimizers_are_repaired():
-    made, done = tables(), []
+    made = tables()
     optimizer = torch.optim.Adam([p for table in made.values() for p in table.parameters()])
     sum(table(torch.arange(30)).sum() for table in made.values()).backward()
     optimizer.step()
     generator = torch.Generator().manual_seed(0)
-    events = cluster_tables(
-        made, [optimizer], policy="transfer", generator=generator, ranks=Ranks(), done=lambda: done.append(1)
-    )
+    events = cluster_tables(made, [optimizer], policy="transfer", generator=generator, ranks=Ranks())
     assert [event.num_ids for event in events] == [60, 90, 30]
-    assert len(done) == 3
     for table, event in zip(made.values(), events, strict=True):
         assert not optimizer.state[table.codebook]["exp_avg"][event.transfer.restarted].any()
 
@@ -42,4 +39,4 @@ def test_a_table_draws_the_same_numbers_whichever_are_clustered_beside_it():
 
 
 def test_nothing_to_cluster_is_nothing_to_do():
-    assert cluster_tables({}, [], policy="keep", generator=torch.Generator(), ranks=Ranks(), done=lambda: None) == []
+    assert cluster_tables({}, [], policy="keep", generator=torch.Generator(), ranks=Ranks()) == []

@@ -156,13 +156,10 @@ def schedule(**options):
 
 
 PARTS = [
-    (lambda: schedule(), ValueError, "give one of every, at_steps, at_epochs, total, got none."),
+    (lambda: schedule(), ValueError, "give one of every, at_steps, at_epochs, got none."),
     (lambda: schedule(every=0), ValueError, "every must lie in [1, 2**63), got 0."),
     (lambda: schedule(every=2.5), TypeError, "every must be an int, got 2.5 of type float."),
     (lambda: schedule(every=5, times=0), ValueError, "times must lie in [1, 2**31), got 0."),
-    (lambda: schedule(every=5, rest=3), ValueError, "rest goes with total, got rest=3 without it."),
-    (lambda: schedule(total=10), ValueError, "times must be given with total: how many clusterings to spread"),
-    (lambda: schedule(total=10, times=20), ValueError, "times must lie in [1, 11), got 20."),
     (lambda: schedule(every=5, policy="drop"), ValueError, "policy must be one of transfer, reset, keep; got 'drop'."),
     (lambda: schedule(every=5, averages=[nn.Linear(1, 1)]), ValueError, "averaged must be a copy of the model, but"),
     (lambda: paper_schedule("x"), ValueError, "name must be one of best-of-10-epochs, one-epoch, strategy-1"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import select
 import sys
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -56,25 +55,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.run(options)
         print(end="", flush=True)  # what cannot be written is noticed here, and not when Python ends
     except (ValueError, TypeError, OSError, FloatingPointError, MemoryError) as error:
-        if isinstance(error, BrokenPipeError) and _has_lost_reader():
-            _drop_output()
-            return 141
-        print(f"{verb}: {error}", file=sys.stderr)
+        is_unread = isinstance(error, BrokenPipeError)
+        if not is_unread:
+            print(f"{verb}: {error}", file=sys.stderr)
         _drop_output()
-        return 2
+        return 141 if is_unread else 2
     except KeyboardInterrupt as error:
         print(f"{verb}: {str(error) or 'interrupted'}", file=sys.stderr)
         return 130
     return 0
-
-
-def _has_lost_reader() -> bool:
-    """Whether standard output is a pipe that nobody reads any more."""
-    if not hasattr(select, "poll"):  # Windows
-        return False
-    poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)
-    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _drop_output() -> None:

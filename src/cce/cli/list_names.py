@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
-from collections.abc import Callable
+from typing import Any
 
 HELP = "show the methods, models, metrics or sources that there are"
 DESCRIPTION = "Show the names that other verbs take, a line each, with those that plug-ins registered."
@@ -15,14 +15,23 @@ EXAMPLE = """examples:
   cce list methods --plugin ours.py"""
 
 
+WHAT = ("methods", "models", "metrics", "sources")
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the verb."""
-    parser.add_argument("what", choices=tuple(KINDS), metavar="|".join(KINDS), help="what to list")
+    parser.add_argument("what", choices=WHAT, metavar="|".join(WHAT), help="what to list")
 
 
 def run(options: argparse.Namespace) -> None:
     """Print the names."""
-    found = KINDS[options.what]()
+    from cce.data import SOURCES
+    from cce.embeddings import METHODS
+    from cce.evaluation import METRICS
+    from cce.models import MODELS
+
+    things: dict[str, Any] = dict(zip(WHAT, (METHODS, MODELS, METRICS, SOURCES), strict=True))[options.what]
+    found = {name: getattr(thing, "about", None) or _first_line(thing) for name, thing in things.items()}
     if options.json:
         print(json.dumps(found))
         return
@@ -31,38 +40,6 @@ def run(options: argparse.Namespace) -> None:
         print(f"{name:{width}}  {about}".rstrip())
 
 
-def _methods() -> dict[str, str]:
-    from cce.embeddings import METHODS
-
-    return {name: _first_line(kind) for name, kind in METHODS.items()}
-
-
-def _models() -> dict[str, str]:
-    from cce.models import MODELS
-
-    return {name: _first_line(make) for name, make in MODELS.items()}
-
-
-def _metrics() -> dict[str, str]:
-    from cce.evaluation import METRICS
-
-    return {name: info.about for name, info in METRICS.items()}
-
-
-def _sources() -> dict[str, str]:
-    from cce.data import SOURCES
-
-    return {name: source.about for name, source in SOURCES.items()}
-
-
 def _first_line(thing: object) -> str:
     """The first sentence of what it says about itself, without marks of code."""
     return (inspect.getdoc(thing) or "").partition("\n")[0].replace("`", "")
-
-
-KINDS: dict[str, Callable[[], dict[str, str]]] = {
-    "methods": _methods,
-    "models": _models,
-    "metrics": _metrics,
-    "sources": _sources,
-}

@@ -154,13 +154,11 @@ def stage_all(
     generator: torch.Generator | None = None,
     *,
     is_mine: Callable[[str], bool] | None = None,
-    done: Callable[[], object] = lambda: None,
 ) -> dict[str, StagedClustering]:
     """Compute the clusterings of all tables, or of some if others have the rest; all tables stay as they are.
 
-    A table's random numbers do not depend on who clusters it. `done` is called after each table, on the thread that
-    clustered it. Large tables come one after another, as each of them uses all cores; small ones run side by side.
-    The result does not depend on that.
+    A table's random numbers do not depend on who clusters it. Large tables come one after another, as each of them uses
+    all cores; small ones run side by side. The result does not depend on that.
     """
     generator = common_generator(generator)
     drawn = torch.randint(2**62, (len(tables),), generator=generator, device="cpu").tolist()
@@ -170,7 +168,6 @@ def stage_all(
     def stage(name: str) -> None:
         with naming(name):
             staged[name] = tables[name].stage(generator=torch.Generator().manual_seed(seeds[name]))
-        done()
 
     order = sorted(filter(is_mine, tables), key=lambda name: -tables[name].num_embeddings)
     large = [name for name in order if tables[name].num_embeddings >= SMALL_IDS]

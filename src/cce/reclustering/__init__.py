@@ -3,9 +3,8 @@
 When to cluster, what becomes of the optimizer's state and of averaged copies, and how several processes share the work.
 """
 
-from cce.reclustering.averages import restart_average
 from cce.reclustering.refit import NumRounds, Refit, RefitEvent, Source, check_rounds, most_rounds, why_stop
-from cce.reclustering.repair import POLICIES, repair_optimizer
+from cce.reclustering.repair import POLICIES, repair_optimizer, restart_average
 from cce.reclustering.schedule import ClusterSchedule
 
 __all__ = [

@@ -1,7 +1,8 @@
-"""Repair of an optimizer's state by row, after a clustering has given the rows another meaning.
+"""Repair of an optimizer's state and of averaged copies, after a clustering has given the rows another meaning.
 
 Left alone, Adam would push a new centroid along the momentum of whatever row was there before, and Adagrad would
-freeze a new helper row because of gradients it never had.
+freeze a new helper row because of gradients it never had. An average over steps before and after a clustering means
+nothing: averaged copies (EMA, SWA) of the clustered tables restart at the model's tables, and the rest is averaged on.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from cce.checks import check_choice, check_type
-from cce.embeddings import ClusterEvent, RowTransfer
+from cce.embeddings import Clusterable, ClusterEvent, RowTransfer
 
 POLICIES = ("transfer", "reset", "keep")
 SIGNED = ("momentum_buffer", "exp_avg")  # moments that point somewhere; the others say how large gradients are
+WRAPPERS = ("module", "_orig_mod")  # what AveragedModel, DDP and torch.compile put into names
 
 
 def repair_optimizer(optimizer: Optimizer, event: ClusterEvent, *, policy: str = "transfer") -> None:
@@ -103,3 +105,28 @@ def _has_rows(value: object, num_rows: int) -> bool:
 def _into(target: Tensor, value: Tensor) -> Tensor:
     """`value`, in the memory of `target` where it fits."""
     return target.copy_(value) if not target.is_sparse and target.shape == value.shape else value
+
+
+def restart_average(averaged: nn.Module, model: nn.Module) -> None:
+    """Restart the clusterable tables of `averaged` from those of `model`: rows, pointers and hash functions."""
+    for copy, table in paired_tables(averaged, model):
+        copy.load_state_dict(table.state_dict())
+
+
+def paired_tables(averaged: nn.Module, model: nn.Module) -> list[tuple[Clusterable, Clusterable]]:
+    """The clusterable tables of both, by name, whatever wraps them (AveragedModel, DDP, torch.compile)."""
+    check_type("averaged", averaged, nn.Module, "a torch.nn.Module")
+    check_type("model", model, nn.Module, "a torch.nn.Module")
+    copies, tables = _tables_by_name(averaged), _tables_by_name(model)
+    missing = sorted(set(tables) - set(copies))
+    if missing:
+        raise ValueError(f"averaged must be a copy of the model, but it has no table {missing[0]!r}.")
+    return [(copies[name], table) for name, table in tables.items()]
+
+
+def _tables_by_name(model: nn.Module) -> dict[str, Clusterable]:
+    found = {}
+    for path, module in model.named_modules():
+        if isinstance(module, Clusterable):
+            found[".".join(part for part in path.split(".") if part not in WRAPPERS)] = module
+    return found

@@ -1,23 +1,26 @@
-"""When to cluster: called after every optimizer step, as learning-rate schedulers are."""
+"""When to cluster, called after every optimizer step, as learning-rate schedulers are; and the clustering itself.
+
+Processes share it out: each clusters some of the tables, and all take over the results. No table changes before every
+process has computed its share: all tables are clustered or none.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
-from tqdm import tqdm
 
 from cce.checks import check_choice, check_range, check_type
 from cce.collection import TableDict, feature_name, readable_path
-from cce.distributed import Ranks, current_ranks
-from cce.embeddings import Clusterable, ClusterEvent, check_plain_parameters, naming
-from cce.reclustering.averages import paired_tables, restart_average
-from cce.reclustering.repair import POLICIES
-from cce.reclustering.sharing import cluster_tables
+from cce.distributed import Ranks, broadcast, check_same, current_ranks, partition_work
+from cce.embeddings import Clusterable, ClusterEvent, StagedClustering, check_plain_parameters, naming, stage_all
+from cce.reclustering.repair import POLICIES, paired_tables, repair_optimizer, restart_average
+from cce.signals import uninterrupted
 
 
 class ClusterSchedule:
@@ -27,12 +30,12 @@ class ClusterSchedule:
     every, times: every N steps, `times` times (default: without end).
     at_steps: the steps themselves, counted from 1.
     at_epochs, steps_per_epoch: numbers of epochs, which may be fractions: 0.5 is half an epoch.
-    total, rest: with `times`, spread the clusterings evenly so that `rest` of `total` steps are left after the last.
     policy: what becomes of the optimizer's memory of the rows: see `repair_optimizer`.
     averages: averaged copies of the model (EMA, SWA), whose clustered tables restart: see `restart_average`.
     seed: of the clusterings' own random numbers, which do not disturb those of training.
-    ranks: the processes that train this model together: each clusters some of the tables, and all get the results.
-        By default those of torch's process group, if there is one; `Ranks()` is this process alone.
+
+    The processes of torch's process group, if there is one, train this model together: each clusters some of the
+    tables, and all get the results.
     """
 
     def __init__(
@@ -45,13 +48,9 @@ class ClusterSchedule:
         at_steps: Sequence[int] | None = None,
         at_epochs: Sequence[float] | None = None,
         steps_per_epoch: int | None = None,
-        total: int | None = None,
-        rest: int = 0,
         policy: str = "transfer",
         averages: Sequence[nn.Module] = (),
         seed: int = 0,
-        progress: bool = False,
-        ranks: Ranks | None = None,
     ) -> None:
         check_choice("policy", policy, POLICIES)
         check_type("model", model, nn.Module, "a torch.nn.Module")
@@ -62,24 +61,17 @@ class ClusterSchedule:
         for each in self.optimizers:
             check_type("every optimizer", each, Optimizer, "a torch optimizer")
         self.every = every
-        _check_ways(every=every, at_steps=at_steps, at_epochs=at_epochs, total=total, times=times, rest=rest)
+        _check_ways(times, every=every, at_steps=at_steps, at_epochs=at_epochs)
         if at_epochs is not None:
             at_steps = _steps_of_epochs(at_epochs, steps_per_epoch)
-        self.steps = _steps(every, times, at_steps, total, rest)
+        self.steps = _steps(every, times, at_steps)
         self.policy = policy
         self.averages = tuple(averages)
-        self.progress = progress
         check_range("seed", seed, 0, 2**64)
         self.generator = torch.Generator().manual_seed(seed)
-        self._ranks = ranks
         self.num_steps = 0
         self.clustered: list[str] = []  # names of the tables of the last clustering, in the order of its events
         self._check_tables()
-
-    @property
-    def ranks(self) -> Ranks:
-        """The processes that train this model, looked for when they are needed: a schedule may be made before them."""
-        return self._ranks or current_ranks()
 
     def step(self) -> list[ClusterEvent]:
         """Count one optimizer step; cluster if it is time, and say what happened to each table."""
@@ -108,7 +100,9 @@ class ClusterSchedule:
         tables = {self._described(name): table for name, table in named}
         random_state = self.generator.get_state()
         try:
-            events = self._cluster(tables)
+            events = cluster_tables(
+                tables, self.optimizers, policy=self.policy, generator=self.generator, ranks=current_ranks()
+            )
         except BaseException:
             self.generator.set_state(random_state)
             raise
@@ -116,19 +110,6 @@ class ClusterSchedule:
         for averaged in self.averages:
             restart_average(averaged, self.model)
         return events
-
-    def _cluster(self, tables: dict[str, Clusterable]) -> list[ClusterEvent]:
-        with tqdm(
-            total=len(tables), desc="clustering", unit="table", leave=False, disable=None if self.progress else True
-        ) as bar:
-            return cluster_tables(
-                tables,
-                self.optimizers,
-                policy=self.policy,
-                generator=self.generator,
-                ranks=self.ranks,
-                done=bar.update,
-            )
 
     def _described(self, name: str) -> str:
         """A table in words: its name in the model, and its feature if it belongs to a collection."""
@@ -184,41 +165,26 @@ def _is_trained(table: nn.Module) -> bool:
     return any(parameter.requires_grad for parameter in table.parameters())
 
 
-def _check_ways(*, times: int | None, rest: int, **ways: object) -> None:
+def _check_ways(times: int | None, **ways: object) -> None:
     """When to cluster is given in one way."""
     given = [name for name, value in ways.items() if value is not None]
     if len(given) != 1:
         raise ValueError(f"give one of {', '.join(ways)}, got {' and '.join(given) or 'none'}.")
     if times is not None:
         check_range("times", times, 1, 2**31)
-        if given[0].startswith("at_"):
+        if given != ["every"]:
             raise ValueError(f"times does not go with {given[0]}, which lists all clusterings, got times={times}.")
-    if rest and given != ["total"]:
-        raise ValueError(f"rest goes with total, got rest={rest} without it.")
 
 
-def _steps(
-    every: int | None, times: int | None, at_steps: Sequence[int] | None, total: int | None, rest: int
-) -> frozenset[int] | None:
+def _steps(every: int | None, times: int | None, at_steps: Sequence[int] | None) -> frozenset[int] | None:
     """The steps to cluster after; None for every N steps without end."""
-    if at_steps is not None:
-        for step in at_steps:
-            check_range("at_steps", step, 1, 2**63)
-        return frozenset(int(step) for step in at_steps)
-    if total is not None:
-        return _spread(total, rest, times)
-    assert every is not None
-    check_range("every", every, 1, 2**63)
-    return None if times is None else frozenset(every * (index + 1) for index in range(times))
-
-
-def _spread(total: int, rest: int, times: int | None) -> frozenset[int]:
-    check_range("total", total, 1, 2**63)
-    check_range("rest", rest, 0, total)
-    if times is None:
-        raise ValueError("times must be given with total: how many clusterings to spread, got None.")
-    check_range("times", times, 1, total - rest + 1)
-    return frozenset(round((total - rest) * (index + 1) / times) for index in range(times))
+    if every is not None:
+        check_range("every", every, 1, 2**63)
+        return None if times is None else frozenset(every * (index + 1) for index in range(times))
+    assert at_steps is not None  # or there would be `every`
+    for step in at_steps:
+        check_range("at_steps", step, 1, 2**63)
+    return frozenset(int(step) for step in at_steps)
 
 
 def _steps_of_epochs(at_epochs: Sequence[float], steps_per_epoch: int | None) -> list[int]:
@@ -230,3 +196,108 @@ def _steps_of_epochs(at_epochs: Sequence[float], steps_per_epoch: int | None) ->
         if not 0 < epochs < math.inf:
             raise ValueError(f"at_epochs must hold numbers above 0, got {epochs}.")
     return [max(1, round(epochs * steps_per_epoch)) for epochs in at_epochs]
+
+
+# -- shares of processes -----------------------------------------------------------------------------------------------
+
+
+def cluster_tables(
+    tables: Mapping[str, Clusterable],
+    optimizers: Sequence[Optimizer],
+    *,
+    policy: str,
+    generator: torch.Generator,
+    ranks: Ranks,
+) -> list[ClusterEvent]:
+    """Cluster all tables on all ranks, and repair the optimizers; if one table cannot be clustered, none is.
+
+    What is sent of a table is its state, and the optimizers' state of its rows, which its owner has repaired already.
+    All ranks draw the same random numbers for a table, whichever clusters it, so the result does not depend on how many
+    they are; at the end their tables are compared to the bit. The keys of the tables say in an error which it was.
+    """
+    if not tables:
+        return []
+    shares = partition_work([table.num_embeddings for table in tables.values()], ranks.world_size)
+    owners = dict(zip(tables, shares, strict=True))
+    staged = _stage_share(tables, owners, generator, ranks)
+    with uninterrupted():
+        for each in staged.values():
+            each.apply()
+            for optimizer in optimizers:
+                repair_optimizer(optimizer, each.event, policy=policy)
+    events = {name: each.event for name, each in staged.items()}
+    found = [_take_over(table, optimizers, events.get(name), ranks, owners[name]) for name, table in tables.items()]
+    if ranks.world_size > 1:
+        check_same({f"{name} of {key}": t for key, table in tables.items() for name, t in table.state_dict().items()})
+    return found
+
+
+def _stage_share(
+    tables: Mapping[str, Clusterable],
+    owners: Mapping[str, int],
+    generator: torch.Generator,
+    ranks: Ranks,
+) -> dict[str, StagedClustering]:
+    """The clusterings of this rank's tables; an error on any rank is raised on all, before any table has changed."""
+    staged: dict[str, StagedClustering] = {}
+    error: Exception | None = None
+    try:
+        staged = stage_all(tables, generator, is_mine=lambda name: owners[name] == ranks.rank)
+    except Exception as found:  # noqa: BLE001  the other ranks wait to hear of it
+        error = found
+    messages = [broadcast("" if error is None else str(error), ranks, source=rank) for rank in range(ranks.world_size)]
+    if error is not None:
+        raise error
+    for rank, message in enumerate(messages):
+        if message:
+            raise RuntimeError(f"{message} (on rank {rank})")
+    return staged
+
+
+def _take_over(
+    table: Clusterable, optimizers: Sequence[Optimizer], event: ClusterEvent | None, ranks: Ranks, owner: int
+) -> ClusterEvent:
+    """The event of a table, which is here what it is at its owner."""
+    sent = None if event is None else (_plain(event), table.state_dict(), _optimizer_state(table, optimizers))
+    values, state, optimizer_state = broadcast(sent, ranks, source=owner)
+    if event is not None:
+        return event
+    before = dict(table.named_parameters())
+    table.load_state_dict(state)
+    after = dict(table.named_parameters())
+    replaced = {old: after.get(name) for name, old in before.items() if after.get(name) is not old}
+    for parameter in after.values():
+        parameter.grad = None  # it belonged to the old rows
+    event = ClusterEvent(**values, replaced=replaced)
+    for optimizer, of_names in zip(optimizers, optimizer_state, strict=True):
+        repair_optimizer(optimizer, event, policy="keep")  # exchanges the parameters that were replaced
+        _load_optimizer_state(optimizer, after, of_names)
+    return event
+
+
+def _plain(event: ClusterEvent) -> dict[str, Any]:
+    values = dict(vars(replace(event, transfer=None, replaced={})))
+    return {name: value for name, value in values.items() if name not in ("transfer", "replaced")}
+
+
+def _optimizer_state(table: nn.Module, optimizers: Sequence[Optimizer]) -> list[dict[str, Any]]:
+    """The state of each parameter, by optimizer."""
+    named = list(table.named_parameters())
+    return [{name: dict(optimizer.state[p]) for name, p in named if p in optimizer.state} for optimizer in optimizers]
+
+
+def _load_optimizer_state(
+    optimizer: Optimizer, parameters: dict[str, nn.Parameter], of_names: dict[str, dict[str, Any]]
+) -> None:
+    for name, parameter in parameters.items():
+        optimizer.state.pop(parameter, None)
+        if name in of_names:
+            optimizer.state[parameter] = {
+                key: value.to(parameter.device) if _lies_beside(value, parameter) else value
+                for key, value in of_names[name].items()
+            }
+
+
+def _lies_beside(value: object, parameter: Tensor) -> bool:
+    """State with rows lies where the parameter does; step counters may stay on the CPU."""
+    return hasattr(value, "dim") and value.dim() > 0 and parameter.device.type != "cpu"
