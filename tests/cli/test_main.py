@@ -56,7 +56,7 @@ def test_no_verb_is_rejected(capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_output_that_nobody_reads_or_no_disk_takes_is_no_traceback(unbuffered):
-    words = [sys.executable, "-m", "cce", "cite", "--all"]
+    words = [sys.executable, "-m", "cce", "list", "methods"]
     reading, writing = os.pipe()
     os.close(reading)
     environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
@@ -66,7 +66,7 @@ def test_output_that_nobody_reads_or_no_disk_takes_is_no_traceback(unbuffered):
     if os.path.exists("/dev/full"):
         with open("/dev/full", "w") as full:
             found = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, timeout=60)
-        assert (found.returncode, found.stderr) == (2, "cce cite: [Errno 28] No space left on device\n")
+        assert (found.returncode, found.stderr) == (2, "cce list: [Errno 28] No space left on device\n")
 
 
 def test_an_unknown_option_is_rejected_by_name(capsys):

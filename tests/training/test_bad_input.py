@@ -253,7 +253,6 @@ WORDS = [
     ((*SWEEP, "--jobs", "0"), "jobs must lie in [1, 2**16), got 0."),
     ((*SWEEP, "--engine", "dask"), "engine must be local, ray or ray://host:port, got 'dask'."),
     ((*SWEEP, "--only", "hash"), "only must name series of the recipe (full), got 'hash'."),
-    ((*SWEEP, "--seeds", "-1"), "seed must lie in [0, 2**63), got -1."),
     (("sweep", "recipe.toml", "--data", "nowhere"), "nowhere must be a data set made by `cce prepare`"),
     (("nope",), "argument VERB: invalid choice: 'nope'"),
 ]
