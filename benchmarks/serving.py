@@ -29,8 +29,8 @@ from benchmarks.side_by_side import keep, resident
 from cce.indexing import Assignments, LearnedRows, OwnRow, PointerStore, RowMap, blocks
 from cce.kernels import Layout
 from cce.serving import numpy_reader
-from cce.serving.bundle import write_bundle
 from cce.serving.collection import FrozenCollection
+from cce.serving.freezing import write_bundle
 from cce.serving.frozen_tables import FrozenRows, StoredRows
 from cce.text import format_bytes, format_table
 

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 import cce
 from cce.serving import freeze_table
-from cce.serving.bundle import frozen_tables, write_bundle
+from cce.serving.freezing import frozen_tables, write_bundle
 from helpers.frozen import make_model, make_schema, make_table
 
 

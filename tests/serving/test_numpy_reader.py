@@ -14,8 +14,7 @@ from safetensors import safe_open
 from cce.indexing import Assignments, LearnedRows, PointerStore
 from cce.kernels import Layout
 from cce.serving import freeze, numpy_reader
-from cce.serving.bundle import write_bundle
-from cce.serving.freezing import freeze_table
+from cce.serving.freezing import freeze_table, write_bundle
 from cce.serving.frozen_tables import FrozenRows, StoredRows
 from helpers.frozen import LINEAR, NUM_IDS, make_batch, make_model, make_schema, make_table
 

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 import cce
-from cce.serving.onnx_program import run_onnx, write_onnx
-from cce.serving.program import ServedModel, example_inputs, make_inputs, trace
+from cce.serving.program import ServedModel, example_inputs, make_inputs, run_onnx, trace, write_onnx
 from helpers.frozen import make_batch, make_model, make_schema
 
 ALONE = """

@@ -31,11 +31,9 @@ from cce.indexing import (
 from cce.kernels import Layout, Lookup, gather_sum
 from cce.schema import Feature, Schema
 from cce.serving import numpy_reader
-from cce.serving.bundle import write_bundle
-from cce.serving.freezing import copy_source, freeze_table
+from cce.serving.freezing import copy_source, freeze_table, write_bundle
 from cce.serving.frozen_tables import FrozenRows, StoredRows
-from cce.serving.onnx_program import run_onnx, write_onnx
-from cce.serving.program import example_inputs, trace
+from cce.serving.program import example_inputs, run_onnx, trace, write_onnx
 from helpers.final_form import finalize_table
 
 NUM_IDS = 1_001

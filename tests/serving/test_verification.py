@@ -5,8 +5,8 @@ import torch
 
 import cce
 from cce.data import PreparedData
+from cce.serving.exporting import SWEPT, sweep, verify
 from cce.serving.program import ServedModel
-from cce.serving.verification import SWEPT, sweep, verify
 from helpers.frozen import finalized, make_batch, make_schema
 from helpers.runs import tiny_config, tiny_data
 

@@ -30,8 +30,8 @@ def run(options: argparse.Namespace) -> None:
     from cce.evaluation import METRICS
     from cce.models import MODELS
 
-    things: dict[str, Any] = dict(zip(WHAT, (METHODS, MODELS, METRICS, SOURCES), strict=True))[options.what]
-    found = {name: getattr(thing, "about", None) or _first_line(thing) for name, thing in things.items()}
+    kinds: dict[str, Any] = dict(zip(WHAT, (METHODS, MODELS, METRICS, SOURCES), strict=True))
+    found = {name: getattr(each, "about", None) or _first_line(each) for name, each in kinds[options.what].items()}
     if options.json:
         print(json.dumps(found))
         return

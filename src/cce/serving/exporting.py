@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,21 +20,48 @@ from torch import Tensor, nn
 
 from cce.checks import check_choice
 from cce.files import replace_folder
+from cce.schema import Batch, Schema
 from cce.serving import FORMAT_NAMES, numpy_reader
-from cce.serving.bundle import frozen_tables, write_bundle
-from cce.serving.freezing import freeze
-from cce.serving.onnx_program import run_onnx, write_onnx
-from cce.serving.program import EXAMPLE_ROWS, OUTPUT, ServedModel, example_inputs, quiet_tracing, trace, write_pt2
-from cce.serving.verification import Program, Verification, verify
+from cce.serving.freezing import freeze, frozen_tables, write_bundle
+from cce.serving.program import (
+    EXAMPLE_ROWS,
+    OUTPUT,
+    Inputs,
+    ServedModel,
+    example_inputs,
+    make_inputs,
+    quiet_tracing,
+    run_onnx,
+    trace,
+    write_onnx,
+    write_pt2,
+)
 from cce.version import __version__
 
 if TYPE_CHECKING:
     from cce.data import PreparedData, Vocabulary
     from cce.runs import LoadedRun
-    from cce.schema import Schema
 
 Format = Literal["safetensors", "pt2", "onnx"]
+Program = Callable[[Inputs], Tensor]
 MANIFEST, VERSION = "export.json", 1
+BATCH = 4_096
+SWEPT = 1 << 16  # rows over the range of ids, with which a program is verified
+TOLERANCE = 1e-4  # largest difference of a logit that is let through
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was compared, and how far apart it is."""
+
+    split: str
+    num_rows: int  # held out
+    num_swept: int  # over the range of ids
+    difference: float  # largest, of a logit
+
+    def __str__(self) -> str:
+        rows = f"{self.num_rows:,} rows of {self.split} and {self.num_swept:,} over all ids"
+        return f"largest difference of a logit {self.difference:.7f} ({rows})"
 
 
 @dataclass(frozen=True)
@@ -210,3 +237,53 @@ def _write_manifest(path: Path, made: dict[str, Any], schema: Schema, verified: 
 def _check_absent(path: Path) -> None:
     if path.exists():
         raise FileExistsError(f"out must not exist yet, got {path}.")
+
+
+# -- does a program say what the trained model says? -------------------------------------------------------------------
+
+
+def verify(program: Program, model: nn.Module, data: PreparedData, schema: Schema) -> Verification:
+    """Compare a program with the trained model; a ValueError above the tolerance, or where logits are not finite."""
+    split = next((name for name in ("test", "validation", "train") if name in data.splits and data.num_rows(name)), "")
+    if not split:
+        raise ValueError(f"data must have rows to verify with, got none in {data.path}.")
+    num_rows, difference = _compare(program, model, data.loader(split, batch_size=BATCH, shuffle=False), schema)
+    some = next(iter(data.loader(split, batch_size=BATCH, shuffle=False)))
+    num_swept, swept = _compare(program, model, sweep(some, schema), schema)
+    found = Verification(split, num_rows, num_swept, max(difference, swept))
+    if not found.difference <= TOLERANCE:
+        raise ValueError(f"verification failed: tolerance is {TOLERANCE:g}, got {found}.")
+    return found
+
+
+def sweep(rows: Batch, schema: Schema) -> Iterator[Batch]:
+    """Rows whose ids go through every vocabulary, from the first id to the last; dense values are those of `rows`."""
+    num_rows = min(SWEPT, max(feature.num_embeddings for feature in schema.features))
+    for start in range(0, num_rows, BATCH):
+        steps = torch.arange(start, min(start + BATCH, num_rows))
+        columns = [_spread(steps, feature.num_embeddings, num_rows) for feature in schema.features]
+        dense, labels = rows.dense[steps % len(rows)], torch.zeros(len(steps))
+        if not schema.is_multi_hot:
+            yield Batch(dense, torch.stack(columns, dim=1), labels)
+        else:
+            yield Batch(dense, torch.cat(columns), labels, torch.arange(len(steps) * len(columns) + 1))
+
+
+def _spread(steps: Tensor, num_ids: int, num_rows: int) -> Tensor:
+    """Ids evenly over `[0, num_ids)`, the last included; all of them, again and again, if there are fewer than rows."""
+    if num_ids <= num_rows:
+        return steps % num_ids
+    return steps * (num_ids - 1) // (num_rows - 1)
+
+
+@torch.no_grad()
+def _compare(program: Program, model: nn.Module, batches: Iterable[Batch], schema: Schema) -> tuple[int, float]:
+    """Rows of all batches, and the largest difference of a logit."""
+    num_rows, largest = 0, 0.0
+    for batch in batches:
+        expected, got = model(batch).float(), program(make_inputs(batch, schema)).float()
+        if not bool(got.isfinite().all()):
+            raise ValueError(f"logits must be finite, got NaN or infinity in rows {num_rows} to {num_rows + len(got)}.")
+        largest = max(largest, float((got - expected).abs().max()))
+        num_rows += len(got)
+    return num_rows, largest

@@ -1,24 +1,35 @@
-"""`freeze`: the same model for inference, with nothing that only training needs.
+"""`freeze`: the same model for inference, with nothing that only training needs; and bundles, files of such models.
 
 Tables become `FrozenTable`s: no gradients, no counts, packed pointers, codebooks in float32, helper tables left out
 where they are zero. Ids without pointers stay hashed. All else in the model is copied as it is.
+
+A bundle is one safetensors file that `numpy_reader` maps, whose metadata describe the tables as JSON
+(`docs/format.md`). Safetensors writes the widest types first, so that each tensor lies at a multiple of its own size.
 """
 
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from cce.checks import check_type
-from cce.collection import EmbeddingCollection
+from cce.collection import EmbeddingCollection, feature_name
 from cce.embeddings import CCEEmbedding, ClusteredEmbedding, Embedding, LinearEmbedding, QuantizedEmbedding
+from cce.files import usual_permissions
 from cce.indexing import Assignments, LearnedRows, OwnRow, RowMap, RowSource
 from cce.kernels import Layout
 from cce.serving.collection import FrozenCollection
 from cce.serving.frozen_tables import FrozenCopy, FrozenRows, FrozenTable, StoredRows
+
+BUNDLE, VERSION = "cce-bundle", "1"
 
 
 def freeze(model: nn.Module) -> nn.Module:
@@ -112,3 +123,43 @@ def copy_source(source: RowSource) -> RowSource:
     """
     shared = [source.assignments.pointers] if isinstance(source, LearnedRows) else []
     return copy.deepcopy(source, {id(store): store for store in shared})
+
+
+# -- bundles -----------------------------------------------------------------------------------------------------------
+
+
+def write_bundle(path: Path, model: nn.Module) -> None:
+    """Write a frozen model; a table that is not made of rows is written in full."""
+    tables = frozen_tables(model)
+    tensors = {f"{name}/{own}": each for name, table in tables.items() for own, each in table.tensors().items()}
+    inside = tuple(f"{name}." for name in tables)
+    weights = {} if "table" in tables else model.state_dict()
+    others = {f"model/{name}": each.clone() for name, each in weights.items() if not name.startswith(inside)}
+    spec = {"tables": {name: table.spec() for name, table in tables.items()}, "collections": _collections(model)}
+    metadata = {"format": BUNDLE, "version": VERSION, "spec": json.dumps(spec)}
+    try:
+        with usual_permissions(path):
+            save_file({name: tensor.contiguous() for name, tensor in (tensors | others).items()}, path, metadata)
+    except SafetensorError as error:
+        raise OSError(f"{path} could not be written: {error}.") from error
+
+
+def frozen_tables(model: nn.Module) -> dict[str, FrozenTable]:
+    """The tables of a frozen model by the path of their module."""
+    return {name or "table": module for name, module in model.named_modules() if isinstance(module, FrozenTable)}
+
+
+def _collections(model: nn.Module) -> dict[str, Any]:
+    """Which feature of which collection has which table."""
+    collections = {}
+    for path, module in model.named_modules():
+        if isinstance(module, FrozenCollection):
+            prefix = f"{path}." if path else ""
+            collections[path or "collection"] = {
+                "features": module.features,
+                "tables": {feature_name(key): f"{prefix}tables.{key}" for key in module.tables._modules},
+                "pooling": module.pooling,
+                "unified": module.unified,
+                "padding_idx": module.padding_idx,
+            }
+    return collections

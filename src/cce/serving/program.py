@@ -1,4 +1,4 @@
-"""A frozen model as a program with named inputs, that torch.export can write down whole.
+"""A frozen model as a program with named inputs, that torch.export can write down whole; and ONNX, made of that.
 
 Inputs, by name: `dense` `(B, num_dense)` float32, if the schema has dense columns; `ids` `(B, F)` int64 if every
 feature has one id a row. With multi-hot features, one input for each feature instead: `ids.NAME`, `(B)` or, for bags,
@@ -8,9 +8,10 @@ feature has one id a row. With multi-hot features, one input for each feature in
 from __future__ import annotations
 
 import io
+import logging
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from cce.schema import Batch, Schema
 
 Inputs = dict[str, Tensor]
 OUTPUT = "logits"
+OPSET = 20  # of ONNX; bit operations came with 18
 EXAMPLE_ROWS = 3  # of the batch that is traced: neither 0 nor 1, which a tracer takes for constants
 
 
@@ -114,9 +116,57 @@ def dynamic_shapes(schema: Schema, inputs: Inputs) -> dict[str, dict[int, Any]]:
     return {name: {0: numbered.get(name, batch)} for name in inputs}
 
 
+def write_onnx(path: Path, program: ExportedProgram, inputs: Inputs) -> None:
+    """Write a traced model; tensors beyond 2 GB go to a file beside it."""
+    _import("onnxscript")
+    with quiet_tracing():
+        made: Any = torch.onnx.export(
+            program,
+            (inputs,),
+            dynamo=True,
+            input_names=list(inputs),
+            output_names=[OUTPUT],
+            opset_version=OPSET,
+            verbose=False,
+        )
+        for node in made.model.graph.all_nodes():
+            node.metadata_props.clear()  # where each came from in the code: most of a small file
+        made.save(path)
+
+
+def run_onnx(path: Path) -> Callable[[Inputs], Tensor]:
+    """The program in a file, run by onnxruntime on the CPU."""
+    onnxruntime = _import("onnxruntime")
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    names = {each.name for each in session.get_inputs()}  # a model may ignore an input, which is then left out
+
+    def run(inputs: Inputs) -> Tensor:
+        given = {name: tensor.numpy() for name, tensor in inputs.items() if name in names}
+        return torch.from_numpy(session.run([OUTPUT], given)[0])
+
+    return run
+
+
+def _import(name: str) -> Any:
+    try:
+        if name == "onnxruntime":
+            import onnxruntime
+
+            return onnxruntime
+        import onnxscript
+
+        return onnxscript
+    except ImportError as error:
+        raise ValueError(f"format 'onnx' needs {name}: pip install 'clustered-embeddings[export]'.") from error
+
+
 @contextmanager
 def quiet_tracing() -> Iterator[None]:
-    """Hold back warnings of torch about its own code."""
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")
-        yield
+    """Hold back what torch warns of its own code, and what its exporter logs about packages that it does not need."""
+    logged = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(action="ignore"), torch.no_grad():
+            yield
+    finally:
+        logging.disable(logged)
