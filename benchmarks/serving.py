@@ -191,13 +191,13 @@ def _frozen_rows(table: numpy_reader.Table) -> FrozenRows:
     """A table of a bundle as a module whose tensors are mapped from the file."""
 
     def mapped(name: str) -> Tensor:
-        found = table.tensor(name)
+        found = table._tensors.get(name)
         assert found is not None
         with warnings.catch_warnings(action="ignore"):  # it cannot be written to, and nobody does
             return torch.from_numpy(found)
 
     spec = table.spec
-    scale = None if table.tensor("rows.scale") is None else mapped("rows.scale")
+    scale = None if "rows.scale" not in table._tensors else mapped("rows.scale")
     (group,) = spec["groups"]
     sources: list[RowSource] = [OwnRow(len(mapped("rows.values")))]
     if group["kind"] == "learned":

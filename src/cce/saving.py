@@ -55,11 +55,12 @@ def load(path: Path | str, *, into: nn.Module) -> nn.Module:
     check_type("into", into, nn.Module, "a torch.nn.Module")
     where = Path(path)
     tensors, entries = _read(where)
-    swaps = [_planned(into, entry, where) for entry in entries]
+    new = [_replacements(into, entry, tensors, where) for entry in entries]
     _check_fit(into, tensors, [name for entry in entries for name in entry.bags], where)
-    made = [_made(swap, tensors, where) for swap in swaps]
-    for swap, table in zip(swaps, made, strict=True):  # only now, when nothing can go wrong any more
-        swap.apply(into, table)
+    for name, module in (
+        each for modules in new for each in modules.items()
+    ):  # only now: nothing can go wrong any more
+        into.set_submodule(name, module)
     into.load_state_dict(tensors)
     return into
 
@@ -83,22 +84,6 @@ class _Entry:
         generator = torch.Generator().manual_seed(0)  # of its own: that of torch is the user's
         given = arguments | {"generator": generator, "device": device, "dtype": getattr(torch, self.dtype)}
         return METHODS[self.method](**given).requires_grad_(self.trainable)
-
-
-@dataclass(frozen=True)
-class _Swap:
-    """A table for the modules of these names, or none if the one that is there will do."""
-
-    entry: _Entry
-    old: dict[str, nn.Module]
-    is_needed: bool
-
-    def apply(self, model: nn.Module, table: Embedding) -> None:
-        """Put the table in place."""
-        for name, old in self.old.items() if self.is_needed else ():
-            options = self.entry.bags[name]
-            new = table if options is None else EmbeddingBag(table, **options)
-            model.set_submodule(name, new.train(old.training))
 
 
 def _describe(model: nn.Module) -> list[_Entry]:
@@ -150,31 +135,26 @@ def _unplain(name: str, value: Any) -> Any:
     return tuple(_unplain("", each) for each in value) if isinstance(value, list) else value
 
 
-def _planned(model: nn.Module, entry: _Entry, path: Path) -> _Swap:
-    """What has to be done to the model for a table; a module of another size is rejected."""
+def _replacements(model: nn.Module, entry: _Entry, tensors: Mapping[str, Tensor], path: Path) -> dict[str, nn.Module]:
+    """The modules of a table, with its values, by name; none if those that are there will do."""
     old = {name: _find_table(model, name, entry, path) for name in entry.bags}
-    present = {id(each.table if isinstance(each, EmbeddingBag) else each) for each in old.values()}
-    first = next(iter(old.values()))
-    table = first.table if isinstance(first, EmbeddingBag) else first
-    if len(present) == 1 and isinstance(table, Embedding) and _entry(table, entry.bags) == entry:
-        return _Swap(entry, old, is_needed=False)
-    if "" in old:
-        raise ValueError(f"into must be a table like that of {path}, {entry.method!r} with {entry.arguments}.")
-    return _Swap(entry, old, is_needed=True)
-
-
-def _made(swap: _Swap, tensors: Mapping[str, Tensor], path: Path) -> Embedding:
-    """The table of a swap, with its values; those that do not fit are rejected before anything is changed."""
-    name, options = next(iter(swap.entry.bags.items()))
+    name, options = next(iter(entry.bags.items()))
     prefix = "".join(f"{each}." for each in (name, "" if options is None else "table") if each)
     own = {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
     try:
-        made = swap.entry.make(next(swap.old[name].parameters()).device)
-        made.load_state_dict(own)
+        table = entry.make(next(old[name].parameters()).device)
+        table.load_state_dict(own)
     except (RuntimeError, ValueError, TypeError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"table {name!r} of {path} must be as it is described, but is not: {reason:.300}") from error
-    return made
+    first, *others = (each.table if isinstance(each, EmbeddingBag) else each for each in old.values())
+    is_shared = all(each is first for each in others)
+    if is_shared and isinstance(first, Embedding) and _entry(first, entry.bags) == entry:
+        return {}
+    if "" in old:
+        raise ValueError(f"into must be a table like that of {path}, {entry.method!r} with {entry.arguments}.")
+    bags = {name: table if each is None else EmbeddingBag(table, **each) for name, each in entry.bags.items()}
+    return {name: bag.train(old[name].training) for name, bag in bags.items()}
 
 
 def _find_table(model: nn.Module, name: str, entry: _Entry, path: Path) -> nn.Module:
@@ -222,7 +202,11 @@ def _read(path: Path) -> tuple[dict[str, Tensor], list[_Entry]]:
             raise ValueError(f"{path} must be a file that cce.save wrote, and it is damaged: its checksum is another.")
         described = json.loads(metadata["model"])
         tensors |= {name: tensors[other] for name, other in described["aliases"].items()}
-        return tensors, [_parsed(entry) for entry in described["tables"]]
+        entries = [_Entry(**values) for values in described["tables"]]
+        for entry in entries:
+            if entry.method not in METHODS:
+                raise KeyError(f"no method {entry.method!r}")
+        return tensors, entries
     except (SafetensorError, KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} must be a file that cce.save wrote, and it is damaged: {error}.") from error
 
@@ -243,13 +227,6 @@ def _check_version(metadata: Mapping[str, str], path: Path) -> None:
     if metadata.get("version") != str(VERSION):
         made = f"made by cce {metadata.get('cce')}"
         raise ValueError(f"version of {path} must be {VERSION}, got {metadata.get('version')!r}, {made}: update cce.")
-
-
-def _parsed(values: Mapping[str, Any]) -> _Entry:
-    entry = _Entry(**values)
-    if entry.method not in METHODS:
-        raise KeyError(f"no method {entry.method!r}")
-    return entry
 
 
 def _check_fit(model: nn.Module, tensors: Mapping[str, Tensor], tables: list[str], path: Path) -> None:

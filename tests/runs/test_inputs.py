@@ -7,8 +7,7 @@ import pytest
 import cce
 from cce.data import checksum
 from cce.runs import pack_run
-from cce.runs.inputs import DataReference, packed_inputs
-from cce.runs.pack import Pack
+from cce.runs.pack import DataReference, Pack, packed_inputs
 from helpers.files import small_files
 
 pytestmark = pytest.mark.slow

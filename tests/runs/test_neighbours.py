@@ -5,7 +5,8 @@ import pytest
 import torch
 
 import cce
-from cce.runs import load_run, neighbours, similar
+from cce.runs import load_run, similar
+from cce.runs import vectors as neighbours
 from helpers.raw_files import write_csv
 from helpers.runs import tiny_config
 

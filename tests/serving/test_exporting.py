@@ -15,7 +15,7 @@ import torch
 import cce
 from cce.data import PreparedData, Vocabulary
 from cce.hashing import Texts
-from cce.serving import bundle, export_model, numpy_reader
+from cce.serving import export_model, freezing, numpy_reader
 from cce.serving.program import make_inputs
 from helpers.frozen import finalized, make_batch, make_model, make_schema
 from helpers.runs import tiny_data
@@ -137,27 +137,27 @@ def test_a_folder_that_is_there_is_left_as_it_is(tmp_path):
 
 
 def test_a_folder_that_appears_meanwhile_is_left_as_it_is(tmp_path, monkeypatch):
-    schema, whole, out = make_schema(multi_hot=False), bundle.save_file, tmp_path / "out"
+    schema, whole, out = make_schema(multi_hot=False), freezing.save_file, tmp_path / "out"
 
     def write(tensors, path, metadata):
         whole(tensors, path, metadata)
         out.mkdir()
         (out / "notes.txt").touch()
 
-    monkeypatch.setattr(bundle, "save_file", write)
+    monkeypatch.setattr(freezing, "save_file", write)
     with pytest.raises(FileExistsError, match="out must not exist yet, got"):
         export_model(make_model(schema), schema, out)
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "notes.txt"]
 
 
 def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
-    schema, whole = make_schema(multi_hot=False), bundle.save_file
+    schema, whole = make_schema(multi_hot=False), freezing.save_file
 
     def write(tensors, path, metadata):
         whole(tensors, path, metadata)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(bundle, "save_file", write)
+    monkeypatch.setattr(freezing, "save_file", write)
     with pytest.raises(OSError, match="No space left on device"):
         export_model(make_model(schema), schema, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []

@@ -69,19 +69,26 @@ def compress(
     check_range("min_params", min_params, 0, 2**63)
     generator, patterns = make_generator(seed), _patterns(names)
     groups = _groups(model, list(patterns.values()), min_params, keeps_frozen=start == "random")
-    _check_matches(patterns, [name for group in groups for name in group.modules])
+    known = [name for group in groups for name in group.modules]
+    for written, pattern in patterns.items():
+        if not any(pattern.search(name) for name in known):
+            raise ValueError(f"names must match tables of the model ({', '.join(known) or 'none'}), got {written!r}.")
     swaps = _plan_swaps(groups, METHODS[method], options, limit)
-    plan = Footprints(tuple(sorted((swap.footprint for swap in swaps), key=lambda table: table.name)))
+    plan = Footprints(tuple(sorted((table for _, table in swaps), key=lambda table: table.name)))
     if dry_run:
         return plan
     if not plan.compressed:
         reasons = "; ".join(f"{table.name}: {table.reason}" for table in plan.tables)
         raise ValueError(f"model must have a table to swap, got {reasons or 'none'}.")
-    tables = [swap.make(options, start, generator) for swap in swaps if not swap.footprint.reason]
+    tables = [(group, _make(group, table, options, start, generator)) for group, table in swaps if not table.reason]
     _give_rows(tables, counts or {})
     for group, table in tables:  # only now, when nothing can go wrong any more
         for name, module in group.modules.items():
-            model.set_submodule(name, _wrap(table, module).train(module.training))
+            new: nn.Module = table
+            if isinstance(module, nn.EmbeddingBag):
+                mode: Any = module.mode
+                new = EmbeddingBag(table, mode=mode, include_last_offset=module.include_last_offset)
+            model.set_submodule(name, new.train(module.training))
     return plan
 
 
@@ -103,31 +110,23 @@ class _Group:
         return next(iter(self.modules.values()))
 
 
-@dataclass(frozen=True)
-class _Swap:
-    """A group, and the table that replaces it or the reason why none does."""
-
-    group: _Group
-    footprint: Footprint
-
-    def make(self, options: Mapping[str, Any], start: Start, generator: torch.Generator | None) -> _Made:
-        """The new table, of the same dtype and on the same device."""
-        old = self.group.first
-        placed = {"device": old.weight.device, "dtype": old.weight.dtype}
-        common = {"padding_idx": old.padding_idx, "sparse": old.sparse, "generator": generator, **placed}
-        table = make_table(self.footprint, options, common)
-        if start == "trained":
-            try:
-                table.fit_to(old.weight.detach(), generator=generator)
-            except ValueError as error:
-                raise ValueError(f"{self.group.name} cannot start as trained: {error}") from error
-        return self.group, table if old.weight.requires_grad else table.requires_grad_(requires_grad=False)
+def _make(
+    group: _Group, plan: Footprint, options: Mapping[str, Any], start: Start, generator: torch.Generator | None
+) -> Embedding:
+    """The new table of a group, of the same dtype and on the same device."""
+    old = group.first
+    placed = {"device": old.weight.device, "dtype": old.weight.dtype}
+    common = {"padding_idx": old.padding_idx, "sparse": old.sparse, "generator": generator, **placed}
+    table = make_table(plan, options, common)
+    if start == "trained":
+        try:
+            table.fit_to(old.weight.detach(), generator=generator)
+        except ValueError as error:
+            raise ValueError(f"{group.name} cannot start as trained: {error}") from error
+    return table if old.weight.requires_grad else table.requires_grad_(requires_grad=False)
 
 
-_Made = tuple[_Group, Embedding]
-
-
-def _give_rows(tables: Sequence[_Made], counts: Mapping[str, Tensor]) -> None:
+def _give_rows(tables: Sequence[tuple[_Group, Embedding]], counts: Mapping[str, Tensor]) -> None:
     names = [group.name for group, _ in tables]
     for name in counts:
         check_choice("a name in counts", name, names)
@@ -143,8 +142,8 @@ def _plan_swaps(
     kind: type[Embedding],
     options: Mapping[str, Any],
     budget: Budget,
-) -> list[_Swap]:
-    """The budget, shared out among the tables that are not kept for a reason."""
+) -> list[tuple[_Group, Footprint]]:
+    """The table of each group, or why it is kept: the budget, shared out among those that are not."""
     requests = {group.name: _request(group, kind, options) for group in groups if not group.reason}
     planned = dict(zip(requests, share_out(list(requests.values()), budget), strict=True))
     swaps = []
@@ -153,7 +152,7 @@ def _plan_swaps(
         found = planned.get(group.name, full)
         kept = group.reason or (f"fits in full within {budget}" if found.method == FULL != kind.method else "")
         now = replace(full, method=f"nn.{type(group.first).__name__}", reason=kept)
-        swaps.append(_Swap(group, now if kept else found))
+        swaps.append((group, now if kept else found))
     return swaps
 
 
@@ -161,13 +160,6 @@ def _request(group: _Group, kind: type[Embedding], options: Mapping[str, Any]) -
     old = group.first
     itemsize = old.weight.element_size()
     return TableRequest(kind, old.num_embeddings, old.embedding_dim, options, name=group.name, itemsize=itemsize)
-
-
-def _wrap(table: Embedding, old: nn.Embedding | nn.EmbeddingBag) -> nn.Module:
-    if isinstance(old, nn.Embedding):
-        return table
-    mode: Any = old.mode
-    return EmbeddingBag(table, mode=mode, include_last_offset=old.include_last_offset)
 
 
 def _groups(
@@ -182,8 +174,9 @@ def _groups(
     for holders in owners.values():
         tables = {n: m for n, m in holders.items() if isinstance(m, nn.Embedding | nn.EmbeddingBag)}
         if tables:
-            reason = _keep_reason(tables, holders, patterns, min_params)
-            groups.append(_Group(tables, reason or _frozen_reason(tables, keeps_frozen=keeps_frozen)))
+            groups.append(
+                _Group(tables, _keep_reason(tables, holders, patterns, min_params, keeps_frozen=keeps_frozen))
+            )
     return groups
 
 
@@ -192,7 +185,10 @@ def _keep_reason(
     holders: dict[str, nn.Module],
     patterns: Sequence[re.Pattern[str]],
     min_params: int,
+    *,
+    keeps_frozen: bool,
 ) -> str:
+    """Why tables that share a weight are kept; "" if they are not."""
     others = [f"{name} ({type(module).__name__})" for name, module in holders.items() if name not in tables]
     first = next(iter(tables.values()))
     if patterns and not any(pattern.search(name) for name in tables for pattern in patterns):
@@ -203,32 +199,21 @@ def _keep_reason(
         return f"its weight is tied to {', '.join(others)}"
     if len({(table.padding_idx, table.sparse) for table in tables.values()}) > 1:
         return "tied tables differ in padding_idx or sparse"
-    return next((reason for name, table in tables.items() if (reason := _own_reason(name, table))), "")
-
-
-def _own_reason(name: str, table: nn.Embedding | nn.EmbeddingBag) -> str:
-    if type(table) not in (nn.Embedding, nn.EmbeddingBag):
-        return f"{type(table).__name__} is a subclass and may do more than look up"
-    if not name:
-        return "the model is itself this table: use cce.create_embedding"
-    if table.max_norm is not None:
-        return "max_norm is not supported"
-    if table.scale_grad_by_freq:
-        return "scale_grad_by_freq is not supported"
-    hooks = (table._forward_hooks, table._forward_pre_hooks, table._backward_hooks, table._backward_pre_hooks)
-    return "it has hooks, which would be lost" if any(hooks) else ""
-
-
-def _frozen_reason(tables: dict[str, nn.Embedding | nn.EmbeddingBag], *, keeps_frozen: bool) -> str:
-    is_frozen = not next(iter(tables.values())).weight.requires_grad
-    return "it is frozen: compress it with start='trained'" if is_frozen and keeps_frozen else ""
-
-
-def _check_matches(patterns: Mapping[str, re.Pattern[str]], tables: Sequence[str]) -> None:
-    for written, pattern in patterns.items():
-        if not any(pattern.search(name) for name in tables):
-            known = ", ".join(tables) or "none"
-            raise ValueError(f"names must match tables of the model ({known}), got {written!r}.")
+    for name, table in tables.items():
+        hooks = (table._forward_hooks, table._forward_pre_hooks, table._backward_hooks, table._backward_pre_hooks)
+        kind = type(table)
+        reasons = {
+            f"{kind.__name__} is a subclass and may do more than look up": kind not in (nn.Embedding, nn.EmbeddingBag),
+            "the model is itself this table: use cce.create_embedding": not name,
+            "max_norm is not supported": table.max_norm is not None,
+            "scale_grad_by_freq is not supported": table.scale_grad_by_freq,
+            "it has hooks, which would be lost": any(hooks),
+            "it is frozen: compress it with start='trained'": keeps_frozen and not first.weight.requires_grad,
+        }
+        found = next((reason for reason, is_one in reasons.items() if is_one), "")
+        if found:
+            return found
+    return ""
 
 
 def _patterns(names: Names | Iterable[Names] | None) -> dict[str, re.Pattern[str]]:

@@ -1,10 +1,18 @@
 """Trained runs as products: loaded, packed into one file, used to predict raw rows and to write vectors."""
 
 from cce.runs.evaluating import Evaluation, write_predictions
-from cce.runs.history import RunHistory, read_history
-from cce.runs.loaded import LoadedRun, evaluate, load_run, pack_run, predict, run_folder, train
-from cce.runs.neighbours import recommend, similar
-from cce.runs.vectors import values_file, write_values, write_vectors
+from cce.runs.loaded import (
+    LoadedRun,
+    RunHistory,
+    evaluate,
+    load_run,
+    pack_run,
+    predict,
+    read_history,
+    run_folder,
+    train,
+)
+from cce.runs.vectors import recommend, similar, values_file, write_values, write_vectors
 
 __all__ = [
     "Evaluation",

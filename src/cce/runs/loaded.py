@@ -1,4 +1,4 @@
-"""A trained run, ready to be used: `load_run`; `train`, `evaluate` and `predict` as the verbs do; `pack_run`."""
+"""A trained run, ready to be used: `load_run`; `train`, `evaluate`, `predict` as verbs do; `pack_run`; its history."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from cce.files import check_target
 from cce.records import RunRecord
 from cce.run_folder import CHECKPOINTS, RunFolder
 from cce.runs.evaluating import BATCH_SIZE, Evaluation, predict_batches, score_batches
-from cce.runs.inputs import DataReference, RunInputs, packed_inputs
-from cce.runs.neighbours import recommend, similar
-from cce.runs.pack import MODEL, RECORD, Pack, write_pack
-from cce.runs.vectors import FeatureVectors
+from cce.runs.pack import MODEL, RECORD, DataReference, Pack, RunInputs, packed_inputs, write_pack
+from cce.runs.vectors import FeatureVectors, recommend, similar
 from cce.training import kept_random_state, load_model, open_checkpoint, read_schema
 
 if TYPE_CHECKING:
     from torch import nn
 
     from cce.schema import Batch, Schema
+
+Lines = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -172,6 +172,7 @@ def load_run(
     with kept_random_state():
         options, made = load_model(checkpoint, model=model)
     folder = run_folder(where)
+    record = _packed_record(pack) if pack else folder.read_record() if folder.is_finished else None
     fingerprint = checkpoint.get("data", str)
     return LoadedRun(
         path=checkpoint.path,
@@ -179,7 +180,7 @@ def load_run(
         model=made.to(Ranks().device(device)).eval(),
         options=options,
         schema=read_schema(checkpoint),
-        scores=_packed_scores(pack) if pack else folder.read_record().scores if folder.is_finished else {},
+        scores=record.scores if record else {},
         source=pack or DataReference(folder.path, Path(data or options["data"]), fingerprint),
         damage=tuple(damage),
     )
@@ -190,11 +191,12 @@ def run_folder(path: Path) -> RunFolder:
     return RunFolder(path.parent.parent if path.parent.name == CHECKPOINTS else path)
 
 
-def _packed_scores(pack: Pack) -> dict[str, float]:
+def _packed_record(pack: Pack) -> RunRecord | None:
+    """The record in a pack, if the run was finished."""
     if RECORD not in pack.spans:
-        return {}
+        return None
     try:
-        return RunRecord.from_json(pack.read(RECORD).decode()).scores
+        return RunRecord.from_json(pack.read(RECORD).decode())
     except (ValueError, TypeError) as error:
         raise ValueError(f"{RECORD} of {pack.path} must hold the record of a run: {error}") from error
 
@@ -258,3 +260,33 @@ def pack_run(path: Path | str, out: Path | str, *, data: Path | str | None = Non
             files |= reference.inputs(read_schema(checkpoint)).save(Path(temporary))
         write_pack(target, checkpoint, files)
     return Pack.open(target)
+
+
+@dataclass(frozen=True)
+class RunHistory:
+    """Lines with a step each. missing: why a list is not known, by its name; one that is known may be empty."""
+
+    curve: Lines  # validations
+    losses: Lines = field(default_factory=list)
+    clusterings: Lines = field(default_factory=list)
+    refits: Lines = field(default_factory=list)
+    record: RunRecord | None = None  # of a finished run
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+def read_history(run: LoadedRun) -> RunHistory:
+    """What is known of how a run went; damaged lines of its log are left out."""
+    if isinstance(run.source, Pack):
+        record, missing = _packed_record(run.source), dict.fromkeys(("losses", "refits"), "a pack has no log")
+        if record is not None:
+            return RunHistory(record.whole_curve, clusterings=record.events, record=record, missing=missing)
+        missing["clusterings"] = "the run was not finished when it was packed, and a pack has no log"
+        return RunHistory(run.source.manifest["state"].get("curve", []), missing=missing)
+    folder = RunFolder(run.source.folder)
+    record = folder.read_record() if folder.is_finished else None
+    lines, _ = folder.scan_log()
+
+    def of(kind: str) -> Lines:
+        return [line for line in lines if line["kind"] == kind]
+
+    return RunHistory(of("validation"), of("train"), of("cluster"), of("refit"), record)

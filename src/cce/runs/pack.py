@@ -2,6 +2,9 @@
 
 It is a zip archive that compresses nothing, so that vocabularies are mapped where they lie. `pack.json` has the version
 of the format and the names of all other files, whose checksums, those of the archive, are checked when it is opened.
+
+What raw rows need are columns, transforms and vocabularies. A run that is not packed refers to its data set by a
+checksum, and they are read there; nothing is written to the run's folder.
 """
 
 from __future__ import annotations
@@ -11,24 +14,39 @@ import shutil
 import struct
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load
 
+from cce.data import (
+    MANIFEST,
+    Columns,
+    Reading,
+    RowEncoder,
+    Vocabulary,
+    check_pyarrow,
+    checksum,
+    raw_options,
+    read_manifest,
+)
 from cce.files import replace_file
-from cce.runs.inputs import INPUTS
 from cce.training import Checkpoint
 from cce.version import __version__
 
+if TYPE_CHECKING:
+    from cce.schema import Schema
+
 FORMAT, VERSION = "cce-pack", 1
-MANIFEST, MODEL, RECORD = "pack.json", "model.safetensors", "record.jsonl"
+PACKED, MODEL, RECORD = "pack.json", "model.safetensors", "record.jsonl"
 ALIGNMENT = 64  # bytes, of each file within the pack
 LOCAL_HEADER = 30  # bytes, before a file's name in a zip archive
 LARGEST_MANIFEST = 1 << 26  # bytes; JSON takes many times as much in memory
 DAMAGE = (zipfile.BadZipFile, EOFError, KeyError, TypeError, AttributeError, NotImplementedError, struct.error)
+INPUTS, OPTIONS = "inputs", "inputs.json"
+INPUTS_FORMAT = 2
 STATE = ("config", "resolved", "schema", "data", "curve")  # what a pack keeps of the state of a run
 
 
@@ -40,7 +58,7 @@ def write_pack(out: Path, checkpoint: Checkpoint, files: Mapping[str, Path]) -> 
         for name, path in files.items():
             _add_file(archive, name, path)
         entries = {name: {"bytes": path.stat().st_size} for name, path in files.items()}
-        archive.writestr(MANIFEST, json.dumps(manifest | {"files": entries}, indent=1) + "\n")
+        archive.writestr(PACKED, json.dumps(manifest | {"files": entries}, indent=1) + "\n")
 
 
 def _add_file(archive: zipfile.ZipFile, name: str, path: Path) -> None:
@@ -105,24 +123,24 @@ class Pack:
             tensors = load(self.read(MODEL))
         except (SafetensorError, OSError) as error:
             raise ValueError(f"{self.path} must hold a model, and it does not: {error}.") from error
-        return Checkpoint(self.path, self.step, tensors, self.manifest["state"], manifest=MANIFEST)
+        return Checkpoint(self.path, self.step, tensors, self.manifest["state"], manifest=PACKED)
 
 
 def _manifest(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
-    if MANIFEST not in archive.namelist():
-        raise ValueError(f"{path} must be a pack made by `cce pack`, got an archive without {MANIFEST}.")
-    info = archive.getinfo(MANIFEST)
+    if PACKED not in archive.namelist():
+        raise ValueError(f"{path} must be a pack made by `cce pack`, got an archive without {PACKED}.")
+    info = archive.getinfo(PACKED)
     if info.compress_type != zipfile.ZIP_STORED or info.file_size > LARGEST_MANIFEST:
-        raise TypeError(f"{MANIFEST} must be stored as it is, with at most {LARGEST_MANIFEST:,} bytes")
+        raise TypeError(f"{PACKED} must be stored as it is, with at most {LARGEST_MANIFEST:,} bytes")
     try:
-        manifest = json.loads(archive.read(MANIFEST))
+        manifest = json.loads(archive.read(PACKED))
     except (ValueError, RecursionError) as error:
-        raise TypeError(f"{MANIFEST} is not JSON: {error}") from error
+        raise TypeError(f"{PACKED} is not JSON: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise ValueError(f"{path} must be a pack made by `cce pack`, got another format in {MANIFEST}.")
+        raise ValueError(f"{path} must be a pack made by `cce pack`, got another format in {PACKED}.")
     version, step, _ = manifest["version"], manifest["step"], manifest["state"]
     if type(step) is not int or not isinstance(manifest["files"], dict):
-        raise TypeError(f"{MANIFEST} is not as it was written")
+        raise TypeError(f"{PACKED} is not as it was written")
     if version != VERSION:
         made = f"made by cce {manifest.get('cce')}"
         raise ValueError(f"version of the pack {path} must be {VERSION}, got {version!r:.20}, {made}: update cce.")
@@ -136,3 +154,104 @@ def _span(info: zipfile.ZipInfo, file: IO[bytes]) -> tuple[int, int]:
     file.seek(info.header_offset)
     name_length, extra_length = struct.unpack("<26xHH", file.read(LOCAL_HEADER))
     return info.header_offset + LOCAL_HEADER + name_length + extra_length, info.file_size
+
+
+# -- what raw rows need -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RunInputs:
+    """What raw rows must have, and the vocabularies of their features by name.
+
+    kind: of the source of the data set; columns of a table are found by name, and others by their position in a line.
+    """
+
+    kind: str
+    columns: Columns
+    reading: Reading
+    vocabularies: dict[str, Vocabulary]
+
+    def encoder(self, schema: Schema, *, has_labels: bool = False) -> RowEncoder:
+        """What turns raw rows into batches."""
+        check_pyarrow()
+        from cce.data import RawRows, RowEncoder
+
+        rows = RawRows(self.columns, self.reading, has_names=self.kind == "table", has_labels=has_labels)
+        return RowEncoder(schema, rows, self.vocabularies)
+
+    def save(self, folder: Path) -> dict[str, Path]:
+        """Write the files that a pack holds to a folder; their paths by name."""
+        options = {"columns": asdict(self.columns), "reading": asdict(self.reading)}
+        content = {"format": INPUTS_FORMAT, "kind": self.kind, "options": options}
+        (folder / OPTIONS).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        for index, vocabulary in enumerate(self.vocabularies.values()):
+            vocabulary.save(folder / _vocabulary(index))
+        return {f"{INPUTS}/{path.name}": path for path in sorted(folder.iterdir())}
+
+
+@dataclass(frozen=True)
+class DataReference:
+    """A run's folder, where its data set should be, and the checksum of the data set's manifest."""
+
+    folder: Path
+    data: Path
+    checksum: str
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether the data set is there, and was not made of raw values."""
+        return (self.data / MANIFEST).is_file() and read_manifest(self.data)["kind"] == "synthetic"
+
+    def inputs(self, schema: Schema) -> RunInputs:
+        """The inputs, with the vocabularies of the data set in memory: a second for some million values."""
+        folder, data = self.folder, str(self.data)
+        if not (self.data / MANIFEST).is_file():
+            hint = "give its folder as data (--data), or pack the run where the data set is"
+            raise FileNotFoundError(f"{folder} has its vocabularies in the data set {data!r}, got none there: {hint}.")
+        if checksum(self.data / MANIFEST) != self.checksum:
+            raise ValueError(f"data must be the data set that {folder} was trained on, but {data!r} is another.")
+        manifest = read_manifest(self.data)
+        columns, reading = raw_options(self.data / MANIFEST, manifest)
+        check_pyarrow()
+        from cce.data import index_vocabulary, vocabulary_file
+
+        vocabularies = {}
+        for index, feature in enumerate(schema.features):
+            path = self.data / vocabulary_file(index)
+            if not path.is_file() or checksum(path) != manifest["files"].get(vocabulary_file(index), {}).get("sha256"):
+                raise ValueError(f"{path} must be as `cce prepare` wrote it, and it is missing or damaged.")
+            vocabularies[feature.name] = index_vocabulary(path, feature.name, feature.num_embeddings)
+        return RunInputs(manifest["kind"], columns, reading, vocabularies)
+
+
+def packed_inputs(pack: Pack, schema: Schema) -> RunInputs:
+    """The inputs in a pack, with vocabularies that are mapped where they lie."""
+    where = pack.path / INPUTS
+    options = _options(pack, where)
+    columns, reading = raw_options(where / OPTIONS, options)
+    vocabularies = {}
+    for index, feature in enumerate(schema.features):
+        try:
+            found = Vocabulary.open(*pack.locate(f"{INPUTS}/{_vocabulary(index)}"))
+        except OSError as error:
+            raise ValueError(f"{where} must hold the vocabulary of {feature.name!r}, got none: {error}.") from error
+        if (found.feature, len(found)) != (feature.name, feature.num_embeddings - 1):
+            got = f"{len(found)} of {found.feature!r}"
+            raise ValueError(f"{where} must hold {feature.num_embeddings - 1} values of {feature.name!r}, got {got}.")
+        vocabularies[feature.name] = found
+    return RunInputs(options["kind"], columns, reading, vocabularies)
+
+
+def _options(pack: Pack, where: Path) -> dict[str, Any]:
+    try:
+        options = json.loads(pack.read(f"{INPUTS}/{OPTIONS}"))
+        version, kind = options["format"], options["kind"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{where}/{OPTIONS} must be as it was written, and it is damaged: {error}.") from error
+    if version != INPUTS_FORMAT or not isinstance(kind, str):
+        raise ValueError(f"format of {where}/{OPTIONS} must be {INPUTS_FORMAT}, got {version!r}.")
+    return dict(options)
+
+
+def _vocabulary(index: int) -> str:
+    return f"{index:03d}.safetensors"

@@ -1,26 +1,33 @@
-"""The vectors of a feature, for retrieval: one row for each id in a `.npy` file, and the raw values beside it.
+"""The vectors of a feature, for retrieval, in files beside their raw values; and recommendations from them.
 
-Both are written block by block: neither the table nor the vocabulary is ever in memory as a whole.
+Files are written block by block: neither the table nor the vocabulary is ever in memory as a whole. Recommendations
+take and give raw values. A value without a vector of its own, unseen in training, has no neighbours.
 """
 
 from __future__ import annotations
 
-import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from cce.checks import check_choice, check_range
 from cce.collection import EmbeddingCollection
+from cce.data import join_bags
 from cce.files import replace_file
+from cce.runs.evaluating import BATCH_SIZE, predict_batches
 
 if TYPE_CHECKING:
     from cce.data import Vocabulary
-    from cce.schema import Schema
+    from cce.runs.loaded import LoadedRun
+    from cce.schema import Batch, Schema
 
+Scored = list[tuple[str, float]]  # values with their scores, the best first
 BLOCK = 1 << 16  # ids at a time
 ENDING, VALUES = ".npy", ".values.parquet"
 
@@ -30,10 +37,7 @@ class FeatureVectors:
 
     def __init__(self, model: nn.Module, schema: Schema, feature: str) -> None:
         names = [each.name for each in schema.features]
-        if feature not in names:
-            near = difflib.get_close_matches(feature, names, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"the features are {', '.join(names)}."
-            raise ValueError(f"feature must be one of the run's, got {feature!r}: {hint}")
+        check_choice("feature", feature, names)
         collections = (module for module in model.modules() if isinstance(module, EmbeddingCollection))
         tables = next((each for each in collections if feature in each.features), None)
         if tables is None:
@@ -79,3 +83,92 @@ def write_values(vocabulary: Vocabulary, out: Path, *, progress: bool) -> None:
 
 def _starts(size: int, name: str, *, progress: bool) -> tqdm[int]:
     return tqdm(range(0, size, BLOCK), name, unit="block", leave=False, disable=None if progress else True)
+
+
+# -- recommendations --------------------------------------------------------------------------------------------------
+
+
+def recommend(run: LoadedRun, row: Any, n: int, *, item: str | None) -> Scored:
+    """The `n` values of the feature `item` with the highest probability in a row that has everything else."""
+    check_range("n", n, 1, 2**31)
+    names = [feature.name for feature in run.schema.features]
+    if item is None and len(names) != 2:
+        raise ValueError(f"item must name the feature to recommend, one of {', '.join(names)}.")
+    item = names[1] if item is None else item
+    check_choice("item", item, [feature.name for feature in run.schema.features if not feature.multi_hot])
+    if not isinstance(row, Mapping):
+        if len(names) != 2:
+            raise TypeError(f"user must be a dictionary of the columns of a row, as there are {len(names)} features.")
+        row = {next(name for name in names if name != item): row}
+    encoder = run.inputs.encoder(run.schema)
+    known = dict.fromkeys(encoder.raw_rows.columns.used)
+    for name in row:
+        check_choice("a column of the row", name, known)
+    (batch,) = encoder.batches([known | dict(row)], batch_size=1)
+    ids = _value_ids(run, item)
+    blocks = list(predict_batches(run.model, _with_items(batch, names.index(item), ids), progress=False))
+    scores = np.concatenate([np.zeros(0, np.float32), *blocks])
+    best = np.argsort(-scores, kind="stable")[:n]
+    return _named(run, item, ids[best], scores[best])
+
+
+def similar(run: LoadedRun, feature: str, values: Sequence[Any], n: int, *, among: int | None = None) -> list[Scored]:
+    """For each value, the `n` others whose vectors have the greatest cosine with its own.
+
+    among: only the most frequent values are compared; all of them by default.
+    """
+    check_range("n", n, 1, 2**31)
+    vectors, ids = run.vectors(feature), _value_ids(run, feature)[:among]
+    wanted = run.vocabularies[feature].find([str(value) for value in values])
+    if not wanted.all():
+        unseen = values[int(np.flatnonzero(wanted == 0)[0])]
+        raise ValueError(f"value must be one that training rows have, got {unseen!r} of {feature!r}.")
+    cosines = _cosines(vectors, wanted, ids)
+    cosines[wanted[:, None] == ids] = -np.inf  # nothing is a neighbour of its own
+    order = np.argsort(-cosines, axis=1, kind="stable")[:, : min(n, len(ids) - 1)]
+    return [_named(run, feature, ids[near], cosines[row, near]) for row, near in enumerate(order)]
+
+
+def _value_ids(run: LoadedRun, feature: str) -> np.ndarray:
+    """The ids of all values of a feature; 0 is none, and neither is that of missing ones."""
+    check_choice("feature", feature, run.vocabularies)
+    vocabulary = run.vocabularies[feature]
+    ids = np.arange(1, len(vocabulary) + 1)
+    found: np.ndarray = ids[ids != vocabulary.find([""])[0]]
+    return found
+
+
+def _with_items(batch: Batch, column: int, ids: np.ndarray) -> Iterator[Batch]:
+    """The row of a batch, again and again with other ids of one feature."""
+    for start in range(0, len(ids), BATCH_SIZE):
+        some = ids[start : start + BATCH_SIZE]
+        count = len(some)
+        labels, dense = batch.labels.expand(count), batch.dense.expand(count, -1)
+        if batch.offsets is None:
+            rows = batch.ids.repeat(count, 1)
+            rows[:, column] = torch.from_numpy(some)
+            yield replace(batch, ids=rows, labels=labels, dense=dense)
+            continue
+        bags = [piece.numpy() for piece in torch.tensor_split(batch.ids, batch.offsets[1:-1])]
+        columns = [(np.tile(bag, count), np.full(count, len(bag))) for bag in bags]
+        columns[column] = (some, np.ones(count, np.int64))
+        flat, offsets = join_bags(columns)
+        yield replace(batch, ids=torch.from_numpy(flat), offsets=torch.from_numpy(offsets), labels=labels, dense=dense)
+
+
+def _cosines(vectors: FeatureVectors, wanted: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Of the vectors of some ids with those of others, `(wanted, ids)`."""
+    units = _unit(vectors(torch.from_numpy(wanted)))
+    blocks = [units @ _unit(vectors(torch.from_numpy(ids[i : i + BLOCK]))).T for i in range(0, len(ids), BLOCK)]
+    return np.concatenate([np.zeros((len(wanted), 0), np.float32), *blocks], axis=1)
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    """Vectors of length 1; zero stays zero, and has cosine 0 with all."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(lengths > 0, lengths, 1)
+
+
+def _named(run: LoadedRun, feature: str, ids: np.ndarray, scores: np.ndarray) -> Scored:
+    names = [str(value) for value in run.vocabularies[feature].values(ids)]
+    return list(zip(names, scores.tolist(), strict=True))

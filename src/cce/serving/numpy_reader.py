@@ -84,35 +84,27 @@ class Table:
             raise TypeError(f"ids must be integers, got {given.dtype}.")
         flat = given.reshape(-1)
         flat = np.where((flat >= 0) & (flat < self.num_embeddings), flat, 0).astype(np.int64)
-        vectors = _rows(self, flat)
+        vectors = self._rows(flat)
         if self.spec["padding_idx"] is not None:
             vectors[flat == self.spec["padding_idx"]] = 0
         return vectors.reshape(*given.shape, self.embedding_dim)
 
-    def stored(self, name: str, rows: Array) -> Array:
-        """Rows `(n, slots)` of a codebook, `(n, slots, width)` in float32."""
-        values = self._tensors[f"{name}.values"][rows].astype(np.float32)
-        scale = self._tensors.get(f"{name}.scale")
-        return values if scale is None else values * scale
-
-    def tensor(self, name: str) -> Array | None:
-        """A tensor as it is stored, if the table has it."""
-        return self._tensors.get(name)
-
-
-def _rows(table: Table, ids: Array) -> Array:
-    """Rows of one codebook, summed over terms, side by side; zeros where a map has none."""
-    spec, mapped = table.spec, _map(table, ids)
-    if mapped is not None:
-        ids = np.maximum(mapped - 1, 0)
-    found: dict[int, Array] = {}
-    for place, group in enumerate(spec["groups"]):
-        numbers = GROUPS[group["kind"]](group, table, f"groups.{place}.", ids) + np.array(group["first_rows"])
-        found |= dict(zip(group["slots"], numbers.T, strict=True))
-    pieces = table.stored("rows", np.stack([found[slot] for slot in sorted(found)], axis=1))
-    pieces = pieces.reshape(len(ids), spec["columns"], spec["terms"], -1)
-    vectors = reduce(np.add, np.moveaxis(pieces, 2, 0)).reshape(len(ids), table.embedding_dim)
-    return vectors if mapped is None else np.where(mapped[:, None] > 0, vectors, np.float32(0))
+    def _rows(self, ids: Array) -> Array:
+        """Rows of one codebook, summed over terms, side by side; zeros where a map has none."""
+        spec, mapped = self.spec, _map(self, ids)
+        if mapped is not None:
+            ids = np.maximum(mapped - 1, 0)
+        found: dict[int, Array] = {}
+        for place, group in enumerate(spec["groups"]):
+            numbers = GROUPS[group["kind"]](group, self, f"groups.{place}.", ids) + np.array(group["first_rows"])
+            found |= dict(zip(group["slots"], numbers.T, strict=True))
+        rows = np.stack([found[slot] for slot in sorted(found)], axis=1)
+        pieces = self._tensors["rows.values"][rows].astype(np.float32)
+        if "rows.scale" in self._tensors:
+            pieces = pieces * self._tensors["rows.scale"]
+        pieces = pieces.reshape(len(ids), spec["columns"], spec["terms"], -1)
+        vectors = reduce(np.add, np.moveaxis(pieces, 2, 0)).reshape(len(ids), self.embedding_dim)
+        return vectors if mapped is None else np.where(mapped[:, None] > 0, vectors, np.float32(0))
 
 
 # -- rows of ids -------------------------------------------------------------------------------------------------------
@@ -140,7 +132,7 @@ def into(hashes: Array, num_rows: int) -> Array:
 
 def _map(table: Table, ids: Array) -> Array | None:
     """The row of each id in the map, if there is one: how many ids up to it have a bit; 0 where it has none."""
-    if table.tensor("map.bits") is None:
+    if "map.bits" not in table._tensors:
         return None
     words = table._tensors["map.bits"][ids >> 6].view(np.uint64)
     place = (ids & 63).astype(np.uint64)
@@ -159,9 +151,9 @@ def _hashed(group: dict[str, Any], table: Table, prefix: str, ids: Array) -> Arr
 
 def _learned(group: dict[str, Any], table: Table, prefix: str, ids: Array) -> Array:
     words, num_learned = table._tensors[f"{prefix}words"], group["num_learned"]
-    if table.tensor(f"{prefix}seeds") is None:
+    if f"{prefix}seeds" not in table._tensors:
         return _pointers(words, ids, len(group["slots"]), group["bits"])
-    hashed = into(hash32(ids, table._tensors[f"{prefix}seeds"]), group["num_rows"])
+    hashed = _hashed(group, table, prefix, ids)
     if num_learned == 0:
         return hashed
     found = _pointers(words, np.minimum(ids, num_learned - 1), len(group["slots"]), group["bits"])
