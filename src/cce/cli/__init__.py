@@ -10,12 +10,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from cce.cli import demo, embed, evaluate, export, finalize, list_names, pack, plan, predict, prepare, train, verify
-from cce.cli import inspect as inspect_verb
 from cce.cli.loading import typed_path
 from cce.plugins import SOURCES, load_installed, load_named, reason_of
 from cce.version import __version__
@@ -25,21 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["main", "run_verb"]
 
-VERBS: dict[str, Any] = {
-    "prepare": prepare,
-    "plan": plan,
-    "train": train,
-    "finalize": finalize,
-    "evaluate": evaluate,
-    "predict": predict,
-    "embed": embed,
-    "pack": pack,
-    "export": export,
-    "inspect": inspect_verb,
-    "verify": verify,
-    "list": list_names,
-    "demo": demo,
-}
+VERBS: tuple[str, ...] = ("prepare", "plan", "train", "finalize", "evaluate", "predict", "embed", "pack", "export")
+VERBS += ("inspect", "verify", "list", "demo")
+MODULES = {"list": "list_names"}  # by verb, if they have another name: `list` is Python's own
 VERBS_OF_PACKAGES = "clustered_embeddings.verbs"  # entry points, a name and a module each
 
 
@@ -123,8 +110,8 @@ def _parser(kind: type[argparse.ArgumentParser], typed: str | None) -> argparse.
     parser.add_argument("--version", action="version", version=f"cce {__version__}")
     _add_plugin(parser)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for name, verb in VERBS.items():
-        _add_verb(verbs, name, verb)
+    for name in VERBS:
+        _add_verb(verbs, name, import_module(f"cce.cli.{MODULES.get(name, name)}"))
         verbs.choices[name].add_argument("--json", action="store_true", help="print the result as JSON")
     for entry in entry_points(group=VERBS_OF_PACKAGES):
         if entry.name in verbs.choices:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import warnings
 from pathlib import Path
@@ -56,12 +55,6 @@ def add_data_set(parser: argparse.ArgumentParser) -> None:
     """Add where the data set of a run is now."""
     about = "the data set that the run was trained on, if it is not where it was: it has the vocabularies"
     parser.add_argument("--data", type=Path, metavar="FOLDER", default=None, dest="data_set", help=about)
-
-
-def check_rows(rows: str, out: str) -> None:
-    """Reject rows that would be overwritten."""
-    if os.path.exists(rows) and os.path.exists(out) and os.path.samefile(rows, out):
-        raise ValueError(f"--out must be another file than that of the rows, got {out!r} for both.")
 
 
 def load(options: argparse.Namespace) -> LoadedRun:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 
-from cce.cli.loading import add_device, add_run, check_rows, load
+from cce.cli.loading import add_device, add_run, load
 from cce.records import strict_json
 
 HELP = "give raw rows their probabilities, by a trained run"
@@ -33,7 +34,8 @@ def run(options: argparse.Namespace) -> None:
 
     if not options.out:
         raise ValueError("--out must be a file, got ''.")
-    check_rows(options.raw, options.out)
+    if all(map(os.path.exists, (options.raw, options.out))) and os.path.samefile(options.raw, options.out):
+        raise ValueError(f"--out must be another file than that of the rows, got {options.out!r} for both.")
     found = load(options)
     blocks = found.predict_blocks(options.raw, split=options.split, progress=not options.json)
     num_rows = write_predictions(blocks, options.out)

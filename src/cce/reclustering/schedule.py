@@ -61,10 +61,7 @@ class ClusterSchedule:
         for each in self.optimizers:
             check_type("every optimizer", each, Optimizer, "a torch optimizer")
         self.every = every
-        _check_ways(times, every=every, at_steps=at_steps, at_epochs=at_epochs)
-        if at_epochs is not None:
-            at_steps = _steps_of_epochs(at_epochs, steps_per_epoch)
-        self.steps = _steps(every, times, at_steps)
+        self.steps = _steps(times, steps_per_epoch, every=every, at_steps=at_steps, at_epochs=at_epochs)
         self.policy = policy
         self.averages = tuple(averages)
         check_range("seed", seed, 0, 2**64)
@@ -165,37 +162,30 @@ def _is_trained(table: nn.Module) -> bool:
     return any(parameter.requires_grad for parameter in table.parameters())
 
 
-def _check_ways(times: int | None, **ways: object) -> None:
-    """When to cluster is given in one way."""
+def _steps(times: int | None, steps_per_epoch: int | None, **ways: Any) -> frozenset[int] | None:
+    """The steps to cluster after, which are given in one of these ways; None for every N steps without end."""
     given = [name for name, value in ways.items() if value is not None]
     if len(given) != 1:
         raise ValueError(f"give one of {', '.join(ways)}, got {' and '.join(given) or 'none'}.")
+    (name,) = given
     if times is not None:
         check_range("times", times, 1, 2**31)
-        if given != ["every"]:
-            raise ValueError(f"times does not go with {given[0]}, which lists all clusterings, got times={times}.")
-
-
-def _steps(every: int | None, times: int | None, at_steps: Sequence[int] | None) -> frozenset[int] | None:
-    """The steps to cluster after; None for every N steps without end."""
-    if every is not None:
-        check_range("every", every, 1, 2**63)
-        return None if times is None else frozenset(every * (index + 1) for index in range(times))
-    assert at_steps is not None  # or there would be `every`
-    for step in at_steps:
-        check_range("at_steps", step, 1, 2**63)
-    return frozenset(int(step) for step in at_steps)
-
-
-def _steps_of_epochs(at_epochs: Sequence[float], steps_per_epoch: int | None) -> list[int]:
-    """The steps at which these numbers of epochs are over."""
+        if name != "every":
+            raise ValueError(f"times does not go with {name}, which lists all clusterings, got times={times}.")
+    if name == "every":
+        check_range(name, ways[name], 1, 2**63)
+        return None if times is None else frozenset(ways[name] * (index + 1) for index in range(times))
+    if name == "at_steps":
+        for step in ways[name]:
+            check_range(name, step, 1, 2**63)
+        return frozenset(int(step) for step in ways[name])
     if steps_per_epoch is None:
-        raise ValueError(f"steps_per_epoch must be given with at_epochs, got at_epochs={list(at_epochs)} alone.")
+        raise ValueError(f"steps_per_epoch must be given with at_epochs, got at_epochs={list(ways[name])} alone.")
     check_range("steps_per_epoch", steps_per_epoch, 1, 2**63)
-    for epochs in at_epochs:
+    for epochs in ways[name]:
         if not 0 < epochs < math.inf:
             raise ValueError(f"at_epochs must hold numbers above 0, got {epochs}.")
-    return [max(1, round(epochs * steps_per_epoch)) for epochs in at_epochs]
+    return frozenset(max(1, round(epochs * steps_per_epoch)) for epochs in ways[name])
 
 
 # -- shares of processes -----------------------------------------------------------------------------------------------

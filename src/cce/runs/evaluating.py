@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -74,24 +73,22 @@ def write_predictions(blocks: Iterable[np.ndarray], out: str | Path) -> int:
     check_target("out", Path(out))
     if Path(out).suffix == COMPRESSED:
         raise ValueError(f"out must be a plain file, got {str(out)!r}.")
-    with (_table if by_columns else _text)(out) as write:
+    file: Any
+    with replace_file(Path(out)) as temporary, _open(temporary, by_columns=by_columns) as file:
         for block in blocks:
-            write(block)
+            if by_columns:
+                file.write({COLUMN: block})
+            else:  # the shortest digits that are the number again in float32
+                file.writelines(f"{value}\n" for value in block)
             num_rows += len(block)
     return num_rows
 
 
-@contextmanager
-def _table(out: str | Path) -> Iterator[Callable[[np.ndarray], None]]:
-    from cce.data import TableWriter
+def _open(path: Path, *, by_columns: bool) -> Any:
+    if by_columns:
+        from cce.data import TableWriter
 
-    with replace_file(Path(out)) as temporary, TableWriter(temporary, {COLUMN: "float32"}) as table:
-        yield lambda block: table.write({COLUMN: block})
-
-
-@contextmanager
-def _text(out: str | Path) -> Iterator[Callable[[np.ndarray], None]]:
-    """Lines of the shortest digits that are the number again in float32."""
-    with replace_file(Path(out)) as temporary, temporary.open("w", encoding="utf-8") as file:
-        file.write(f"{COLUMN}\n")
-        yield lambda block: file.writelines(f"{value}\n" for value in block)
+        return TableWriter(path, {COLUMN: "float32"})
+    file = path.open("w", encoding="utf-8")
+    file.write(f"{COLUMN}\n")
+    return file

@@ -257,23 +257,20 @@ def verify(program: Program, model: nn.Module, data: PreparedData, schema: Schem
 
 
 def sweep(rows: Batch, schema: Schema) -> Iterator[Batch]:
-    """Rows whose ids go through every vocabulary, from the first id to the last; dense values are those of `rows`."""
+    """Rows whose ids go through every vocabulary, from the first id to the last; dense values are those of `rows`.
+
+    A vocabulary with fewer ids than there are rows comes again and again, and of a larger one ids come evenly.
+    """
     num_rows = min(SWEPT, max(feature.num_embeddings for feature in schema.features))
     for start in range(0, num_rows, BATCH):
         steps = torch.arange(start, min(start + BATCH, num_rows))
-        columns = [_spread(steps, feature.num_embeddings, num_rows) for feature in schema.features]
+        sizes = [feature.num_embeddings for feature in schema.features]
+        columns = [steps % n if n <= num_rows else steps * (n - 1) // (num_rows - 1) for n in sizes]
         dense, labels = rows.dense[steps % len(rows)], torch.zeros(len(steps))
         if not schema.is_multi_hot:
             yield Batch(dense, torch.stack(columns, dim=1), labels)
         else:
             yield Batch(dense, torch.cat(columns), labels, torch.arange(len(steps) * len(columns) + 1))
-
-
-def _spread(steps: Tensor, num_ids: int, num_rows: int) -> Tensor:
-    """Ids evenly over `[0, num_ids)`, the last included; all of them, again and again, if there are fewer than rows."""
-    if num_ids <= num_rows:
-        return steps % num_ids
-    return steps * (num_ids - 1) // (num_rows - 1)
 
 
 @torch.no_grad()

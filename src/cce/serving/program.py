@@ -13,6 +13,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,8 @@ class ServedModel(nn.Module):
         """Logits `(B)`."""
         ids = inputs.get("ids")
         columns: Any = {name: self._column(inputs, name) for name in self.names} if ids is None else ids
-        num_rows = self._num_rows(inputs)
-        nothing = torch.zeros(num_rows, device=next(iter(inputs.values())).device)
+        first = ids if ids is not None else inputs.get(f"offsets.{self.names[0]}", inputs[f"ids.{self.names[0]}"])
+        nothing = torch.zeros(first.shape[0], device=first.device)
         dense = inputs["dense"] if self.has_dense else nothing.unsqueeze(-1)[:, :0]
         logits: Tensor = self.model(Batch(dense, columns, nothing))
         return logits
@@ -50,12 +51,6 @@ class ServedModel(nn.Module):
     def _column(self, inputs: Inputs, name: str) -> Tensor | tuple[Tensor, Tensor]:
         ids, offsets = inputs[f"ids.{name}"], inputs.get(f"offsets.{name}")
         return ids if offsets is None else (ids, offsets)
-
-    def _num_rows(self, inputs: Inputs) -> int:
-        if "ids" in inputs:
-            return inputs["ids"].shape[0]
-        first = self.names[0]
-        return inputs.get(f"offsets.{first}", inputs[f"ids.{first}"]).shape[0]
 
 
 def make_inputs(batch: Batch, schema: Schema) -> Inputs:
@@ -88,9 +83,12 @@ def example_inputs(schema: Schema) -> Inputs:
 
 def trace(model: ServedModel, schema: Schema) -> ExportedProgram:
     """The model as a graph of torch's own operators, for any number of rows."""
-    inputs = example_inputs(schema)
+    inputs, batch = example_inputs(schema), Dim("batch", min=0)
+    bags = sorted(f"ids.{feature.name}" for feature in schema.features if feature.multi_hot)
+    free = {name: Dim(f"num_ids_{index}", min=0) for index, name in enumerate(bags)}  # the others have rows
+    shapes = {name: {0: free.get(name, batch)} for name in inputs}
     with quiet_tracing():
-        program = torch.export.export(model.eval(), (inputs,), dynamic_shapes=(dynamic_shapes(schema, inputs),))
+        program = torch.export.export(model.eval(), (inputs,), dynamic_shapes=(shapes,))
     for node in program.graph.nodes:  # where each came from in the code: paths of this machine, and most of the file
         for name in ("stack_trace", "nn_module_stack", "torch_fn"):
             node.meta.pop(name, None)
@@ -106,14 +104,6 @@ def write_pt2(path: Path, program: ExportedProgram) -> None:
         for info in archive.infolist():
             kind = zipfile.ZIP_DEFLATED if info.filename.endswith(".json") else zipfile.ZIP_STORED
             smaller.writestr(info, archive.read(info), compress_type=kind)
-
-
-def dynamic_shapes(schema: Schema, inputs: Inputs) -> dict[str, dict[int, Any]]:
-    """Which dimensions are free: the rows, and the ids of each feature of bags."""
-    bags = {f"ids.{feature.name}" for feature in schema.features if feature.multi_hot}
-    batch = Dim("batch", min=0)
-    numbered = {name: Dim(f"num_ids_{index}", min=0) for index, name in enumerate(sorted(bags))}
-    return {name: {0: numbered.get(name, batch)} for name in inputs}
 
 
 def write_onnx(path: Path, program: ExportedProgram, inputs: Inputs) -> None:
@@ -149,13 +139,7 @@ def run_onnx(path: Path) -> Callable[[Inputs], Tensor]:
 
 def _import(name: str) -> Any:
     try:
-        if name == "onnxruntime":
-            import onnxruntime
-
-            return onnxruntime
-        import onnxscript
-
-        return onnxscript
+        return import_module(name)
     except ImportError as error:
         raise ValueError(f"format 'onnx' needs {name}: pip install 'clustered-embeddings[export]'.") from error
 
