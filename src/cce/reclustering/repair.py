@@ -43,8 +43,9 @@ def repair_optimizer(optimizer: Optimizer, event: ClusterEvent, *, policy: str =
     resized = transfer.num_old_rows != transfer.parameter.shape[0]
     if policy == "transfer" or (policy == "keep" and resized):
         for name, value in state.items():
-            if _has_rows(value, transfer.num_old_rows):
-                state[name] = _into(value, _transferred(name, value, transfer))
+            if isinstance(value, Tensor) and value.dim() and len(value) == transfer.num_old_rows:
+                moved = _transferred(name, value, transfer)
+                state[name] = moved if value.is_sparse or value.shape != moved.shape else value.copy_(moved)
     elif policy == "reset":
         _restart(optimizer, transfer.parameter)
 
@@ -96,15 +97,6 @@ def _group_of(optimizer: Optimizer, parameter: Tensor) -> dict[str, Any] | None:
         if any(each is parameter for each in group["params"]):
             return group
     return None
-
-
-def _has_rows(value: object, num_rows: int) -> bool:
-    return isinstance(value, Tensor) and value.dim() > 0 and value.shape[0] == num_rows
-
-
-def _into(target: Tensor, value: Tensor) -> Tensor:
-    """`value`, in the memory of `target` where it fits."""
-    return target.copy_(value) if not target.is_sparse and target.shape == value.shape else value
 
 
 def restart_average(averaged: nn.Module, model: nn.Module) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -248,7 +247,10 @@ def _take_over(
     table: Clusterable, optimizers: Sequence[Optimizer], event: ClusterEvent | None, ranks: Ranks, owner: int
 ) -> ClusterEvent:
     """The event of a table, which is here what it is at its owner."""
-    sent = None if event is None else (_plain(event), table.state_dict(), _optimizer_state(table, optimizers))
+    sent = None
+    if event is not None:
+        plain = {name: value for name, value in vars(event).items() if name not in ("transfer", "replaced")}
+        sent = (plain, table.state_dict(), _optimizer_state(table, optimizers))
     values, state, optimizer_state = broadcast(sent, ranks, source=owner)
     if event is not None:
         return event
@@ -265,11 +267,6 @@ def _take_over(
     return event
 
 
-def _plain(event: ClusterEvent) -> dict[str, Any]:
-    values = dict(vars(replace(event, transfer=None, replaced={})))
-    return {name: value for name, value in values.items() if name not in ("transfer", "replaced")}
-
-
 def _optimizer_state(table: nn.Module, optimizers: Sequence[Optimizer]) -> list[dict[str, Any]]:
     """The state of each parameter, by optimizer."""
     named = list(table.named_parameters())
@@ -283,11 +280,6 @@ def _load_optimizer_state(
         optimizer.state.pop(parameter, None)
         if name in of_names:
             optimizer.state[parameter] = {
-                key: value.to(parameter.device) if _lies_beside(value, parameter) else value
+                key: value.to(parameter.device) if isinstance(value, Tensor) and value.dim() else value
                 for key, value in of_names[name].items()
-            }
-
-
-def _lies_beside(value: object, parameter: Tensor) -> bool:
-    """State with rows lies where the parameter does; step counters may stay on the CPU."""
-    return hasattr(value, "dim") and value.dim() > 0 and parameter.device.type != "cpu"
+            }  # step counters may stay on the CPU

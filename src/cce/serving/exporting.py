@@ -111,7 +111,10 @@ def export_model(
         verified = None
         if data is not None:
             verified = verify(load_program(path, frozen, schema), _for_inference(model), data, schema)
-        saved = _save_vocabularies(folder, vocabularies or {})
+        saved = {name: f"vocabulary/{place:03d}.safetensors" for place, name in enumerate(vocabularies or {})}
+        for feature, vocabulary in (vocabularies or {}).items():
+            (folder / "vocabulary").mkdir(exist_ok=True)
+            vocabulary.save(folder / saved[feature])
         shutil.copyfile(numpy_reader.__file__, folder / "numpy_reader.py")
         made = {"format": format, "file": path.name, "vocabularies": saved, "raw": raw}
         _write_manifest(folder / MANIFEST, made, schema, verified)
@@ -201,16 +204,6 @@ def _check_call(frozen: nn.Module, schema: Schema) -> None:
         rule = f"must take a cce.schema.Batch of the schema and give logits ({EXAMPLE_ROWS}) for {EXAMPLE_ROWS} rows"
         hint = "format 'safetensors' holds the tables of any model"
         raise TypeError(f"model {rule} to be exported as a program or verified, got {got}; {hint}.")
-
-
-def _save_vocabularies(folder: Path, vocabularies: Mapping[str, Vocabulary]) -> dict[str, str]:
-    """Files by feature."""
-    if vocabularies:
-        (folder / "vocabulary").mkdir()
-    names = {feature: f"vocabulary/{place:03d}.safetensors" for place, feature in enumerate(vocabularies)}
-    for feature, name in names.items():
-        vocabularies[feature].save(folder / name)
-    return names
 
 
 def _write_manifest(path: Path, made: dict[str, Any], schema: Schema, verified: Verification | None) -> None:

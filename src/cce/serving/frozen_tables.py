@@ -290,10 +290,6 @@ def _describe(source: RowSource) -> dict[str, Any]:
     if isinstance(source, DigitRows):
         return {"kind": "digits", "radices": list(source.split.rows_per_column)}
     if isinstance(source, CircularPlaces):
-        return {
-            "kind": "circular",
-            "size": source.hash.num_rows,
-            "dim": source.dim,
-            "block_size": source.block_size,
-        }
+        sizes = {"size": source.hash.num_rows, "dim": source.dim, "block_size": source.block_size}
+        return {"kind": "circular", **sizes}
     raise TypeError(f"rows must come from a source of cce.indexing to be frozen, got {type(source).__name__}.")
