@@ -204,7 +204,7 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
             if package not in {*required, *sys.stdlib_module_names, "cce", "cce_lab"}:
                 importers.setdefault(package, set()).add(short(path))
     for package in ("numba", "llvmlite"):
-        assert importers.pop(package) == {f"compiled/{name}.py" for name in ("instructions", "int8_rows", "tiles")}
+        assert importers.pop(package) == {f"compiled/{name}.py" for name in ("instructions", "tiles")}
     assert importers.pop("pyarrow") == {f"data/arrow/{name}.py" for name in ("blocks", "tables")}
     for package in ("pytest", "hypothesis"):
         assert all(path.startswith("testing/") for path in importers.pop(package))

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from cce.clustering.checks import check_same_space, checked_points, checked_weights
+from cce.clustering.kmeans import check_same_space, checked_points, checked_weights
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from cce.collection.bags import check_bags, join_bags
+from cce.collection.features import check_bags, join_bags
 
 IDS = torch.tensor([4, 5, 6])
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import cce
-from cce.collection.names import TableDict, feature_name, module_key, readable_path
+from cce.collection.features import TableDict, feature_name, module_key, readable_path
 from cce.schema import Batch, Feature, Schema
 
 HARD = [

@@ -7,7 +7,7 @@ import cce
 from cce import compiled
 from cce.embeddings import Int8Rows, RowTables
 from cce.kernels import int8 as loops
-from cce.kernels.cpu.int8.bytes import encode_count
+from cce.kernels.cpu.int8.tables import encode_count
 from helpers.final_form import finalize_table
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 import cce
-from cce.kernels import cpu, gather_sum
+from cce.kernels import gather_sum
+from cce.kernels.cpu import lookup
 from cce_lab.variants import FirstRowsEmbedding, HelpersEmbedding, SummedEmbedding
 from helpers.final_form import finalize_table
 
@@ -104,13 +105,13 @@ def plain(table, ids, codebook=None):
 
 def look_up(plan, ids, codebooks, **options):
     """The compiled lookup of a launch plan."""
-    return cpu.look_up(plan.bind(codebooks), ids, codebooks, **options)
+    return lookup.look_up(plan.bind(codebooks), ids, codebooks, **options)
 
 
 def run_forward(launch, ids, bags):
     """The vectors, and what is saved for backward."""
     batch = len(ids) if bags is None else bags.batch
-    return cpu.lookup.forward(launch, ids, bags, (batch, launch.plan.dim), save=True)
+    return lookup.forward(launch, ids, bags, (batch, launch.plan.dim), save=True)
 
 
 def assert_same_sums(found, expected, table):

@@ -81,9 +81,7 @@ def test_a_width_may_be_given_by_hand(bits):
 
 @pytest.mark.parametrize("bits", [12, 17, 64, "14"])
 def test_a_width_that_cannot_name_the_rows_is_refused(bits):
-    with pytest.raises(
-        ValueError, match=re.escape(f"bits must be one of 13, 14, 15, 16, 32 for 5000 rows, got {bits}.")
-    ):
+    with pytest.raises(ValueError, match="that can name 5000 rows, got"):
         PointerStore(5, 2, 5000, bits=bits)
 
 
@@ -111,15 +109,6 @@ def test_rows_that_there_are_not_cannot_be_written(num_rows, wrong):
 def test_rows_of_other_ids_or_columns_cannot_be_written(first, shape):
     with pytest.raises(ValueError, match=r"rows must be \(\d+ or less, 3\) from id"):
         filled(16).write(first, torch.zeros(shape, dtype=torch.int64))
-
-
-@every_width
-@pytest.mark.parametrize("bits", [8, 32])
-def test_a_copy_from_another_width_points_alike(num_rows, bits):
-    wide = filled(num_rows, bits=max(bits, WIDTHS[num_rows]))
-    store = PointerStore(NUM_IDS, NUM_COLUMNS, num_rows)
-    store.copy_(wide)
-    assert torch.equal(rows_of(store), some_rows(num_rows))
 
 
 # -- files -------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from cce.indexing.pointer_width import WIDTHS, gather, pack, packed_nbytes, pointer_bits, pointer_nbytes, unpack
+from cce.indexing.pointer_store import WIDTHS, gather, pack, packed_nbytes, pointer_bits, pointer_nbytes, unpack
 
 
 @pytest.mark.parametrize(

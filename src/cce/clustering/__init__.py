@@ -1,14 +1,9 @@
 """Vectors → centroids and the nearest centroid of each: k-means, exact assignment, sampling of ids, quantizers."""
 
 from cce.clustering.agreement import churn, column_entropies, contingency, count_dead
-from cce.clustering.backends.base import KMeans
-from cce.clustering.kmeans import kmeans, nearest_centroid
-from cce.clustering.quantizers import (
-    ProductQuantizer,
-    Quantizer,
-    ResidualQuantizer,
-    encode_all,
-)
+from cce.clustering.backends import KMeans
+from cce.clustering.kmeans import ClusterSettings, checked_settings, kmeans, nearest_centroid
+from cce.clustering.quantizers import ProductQuantizer, Quantizer, ResidualQuantizer, encode_all
 from cce.clustering.sampling import (
     Sample,
     Source,
@@ -19,7 +14,6 @@ from cce.clustering.sampling import (
     sample_ids,
     vectors_of,
 )
-from cce.clustering.settings import ClusterSettings, checked_settings
 
 __all__ = [
     "ClusterSettings",

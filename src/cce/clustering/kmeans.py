@@ -7,18 +7,59 @@ centroids: those of the last fit make a warm start. How points find their centro
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from cce.checks import check_number, check_range
-from cce.clustering.backends import choose_backend
-from cce.clustering.backends.base import Assigned, KMeans, Lloyd
-from cce.clustering.checks import check_same_space, checked_points, checked_weights
+from cce.checks import check_choice, check_flag, check_number, check_range, check_type
+from cce.clustering.backends import BACKENDS, Assigned, KMeans, Lloyd, choose_backend
 from cce.clustering.sampling import draw_weighted, sample_ids
 from cce.indexing import check_generator
 
+LARGEST = 1e18  # the square of a difference of larger values may overflow float32
 INITS = ("random", "k-means++")
 SPREAD_OVER, FEW_POINTS = 8, 1 << 14  # points that k-means++ chooses from, for each cluster and at least
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """Settings of k-means; the defaults are the paper's.
+
+    tol: k-means ends when an iteration lowers the inertia by no more than this share of it.
+    """
+
+    max_iter: int = 50  # paper, "K-means"
+    points_per_row: int = 256  # paper: at most 256 sampled ids for each centroid
+    tol: float = 0.0
+    init: str = "random"
+    sampling: str = "uniform"  # or "frequency": ids are sampled by how often they occur
+    weighted: bool = False  # k-means weighs a sampled id by how often it occurs
+    backend: str = "auto"
+    block_size: int = 1 << 18  # ids encoded at a time, at most
+
+    def __post_init__(self) -> None:
+        check_range("max_iter", self.max_iter, 1, 2**31)
+        check_number("tol", self.tol)
+        check_range("points_per_row", self.points_per_row, 1, 2**31)
+        check_range("block_size", self.block_size, 1, 2**31)
+        check_flag("weighted", self.weighted)
+        check_choice("init", self.init, INITS)
+        check_choice("backend", self.backend, ("auto", *BACKENDS))
+        check_choice("sampling", self.sampling, ("uniform", "frequency"))
+
+    @property
+    def needs_counts(self) -> bool:
+        """Whether it must be known how often ids occur."""
+        return self.weighted or self.sampling == "frequency"
+
+
+def checked_settings(settings: ClusterSettings | None) -> ClusterSettings:
+    """`settings`, or the paper's; reject anything else, such as a dictionary."""
+    if settings is None:
+        return ClusterSettings()
+    check_type("settings", settings, ClusterSettings, "ClusterSettings")
+    return settings
 
 
 def kmeans(
@@ -122,11 +163,7 @@ def _badly_served(assigned: Assigned, weights: Tensor, num_wanted: int) -> Tenso
 
 
 def _initial_centroids(
-    points: Tensor,
-    n_clusters: int,
-    init: str | Tensor,
-    sample_weight: Tensor | None,
-    generator: torch.Generator | None,
+    points: Tensor, n_clusters: int, init: str | Tensor, sample_weight: Tensor | None, generator: torch.Generator | None
 ) -> Tensor:
     """Return `(n_clusters, width)` centroids in new memory."""
     if isinstance(init, Tensor):
@@ -183,3 +220,55 @@ def _row_at(mass: Tensor, fraction: float) -> Tensor:
     row = torch.searchsorted(running, running[-1:] * fraction, right=True)
     last = torch.searchsorted(running, running[-1:])  # the last row that adds anything
     return torch.minimum(row, last).squeeze(0)
+
+
+# -- what is asked of points, centroids and weights --------------------------------------------------------------------
+
+
+def checked_points(points: Tensor, name: str = "points") -> Tensor:
+    """Return `points` as contiguous `(n, width)`, detached; reject what has no finite distances.
+
+    float64 stays what it is; everything else becomes float32.
+    """
+    check_type(name, points, Tensor, "a Tensor")
+    if not points.is_floating_point():
+        raise TypeError(f"{name} must be a floating-point tensor, got {points.dtype}.")
+    if points.ndim != 2 or points.shape[1] == 0:
+        raise ValueError(f"{name} must have shape (n, width) with width >= 1, got {tuple(points.shape)}.")
+    rows = points.detach()
+    rows = (rows if rows.dtype == torch.float64 else rows.float()).contiguous()
+    if rows.numel():
+        low, high = (value.item() for value in rows.aminmax())
+        if not (low >= -LARGEST and high <= LARGEST):
+            num_bad = int((~rows.isfinite()).any(1).sum())
+            if num_bad:
+                raise ValueError(f"{name} must be finite, got NaN or inf in {num_bad} of {rows.shape[0]} rows.")
+            raise ValueError(f"{name} must lie within ±{LARGEST:g}, got {rows.abs().max().item():g}.")
+    return rows
+
+
+def check_same_space(points: Tensor, centroids: Tensor, name: str) -> None:
+    """Reject centroids of another width or device than the points."""
+    if centroids.shape[1] != points.shape[1]:
+        raise ValueError(f"{name} must have the width of points, {points.shape[1]}, got {centroids.shape[1]}.")
+    if centroids.device != points.device:
+        raise ValueError(f"{name} must be on the device of points, {points.device}, got {centroids.device}.")
+
+
+def checked_weights(weights: Tensor | None, points: Tensor) -> Tensor | None:
+    """Return `weights` with the type and device of the points; reject negative, non-finite or all-zero weights."""
+    if weights is None:
+        return None
+    check_type("sample_weight", weights, Tensor, "a Tensor")
+    if weights.shape != points.shape[:1]:
+        raise ValueError(
+            f"sample_weight must have shape ({points.shape[0]},), one per point, got {tuple(weights.shape)}."
+        )
+    mass = weights.detach().to(points).contiguous()
+    if not bool(mass.isfinite().all()) or bool((mass < 0).any()):
+        raise ValueError(
+            f"sample_weight must be finite and not negative, got values in [{mass.min():g}, {mass.max():g}]."
+        )
+    if not bool((mass > 0).any()):
+        raise ValueError("sample_weight must not all be zero, got a sum of 0.")
+    return mass

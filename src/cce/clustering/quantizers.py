@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from cce.checks import check_range
-from cce.clustering.kmeans import kmeans, nearest_centroid
+from cce.clustering.kmeans import ClusterSettings, checked_settings, kmeans, nearest_centroid
 from cce.clustering.sampling import Sample, Source, vectors_of
-from cce.clustering.settings import ClusterSettings, checked_settings
 from cce.compiled import parallel_for
 from cce.indexing import PointerStore, blocks
 

@@ -18,7 +18,7 @@ from cce.checks import check_range, check_type
 from cce.indexing import check_generator
 
 if TYPE_CHECKING:
-    from cce.clustering.settings import ClusterSettings
+    from cce.clustering.kmeans import ClusterSettings
 
 PIECE = 1 << 19  # values that a source is asked for at a time
 RACE_BLOCK = 1 << 17  # ids that race at once: 1 MB of arrival times

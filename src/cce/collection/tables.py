@@ -17,8 +17,7 @@ from torch._C._functorch import peek_interpreter_stack
 
 from cce.budget import DEFAULT_METHOD, Budget
 from cce.checks import check_choice, check_flag, check_range, check_start_scale, check_type, shown
-from cce.collection.bags import Jagged, check_bags, check_equal_lengths, join_bags
-from cce.collection.names import TableDict
+from cce.collection.features import Jagged, TableDict, check_bags, join_bags
 from cce.collection.plan import NO_BUDGET, MethodOf, check_vocabularies, plan_tables
 from cce.embeddings import (
     Clusterable,
@@ -240,7 +239,9 @@ class EmbeddingCollection(TracedWhole):
         for name, column in inputs.items():
             check_type(f"ids of feature {name!r}", column, (Tensor, tuple), "a Tensor, or a tuple of ids and offsets")
         if all(isinstance(column, Tensor) for column in columns):
-            check_equal_lengths(inputs)
+            sizes = {name: column.numel() for name, column in inputs.items()}  # type: ignore[union-attr]
+            if len(set(sizes.values())) > 1:
+                raise ValueError(f"ids of every feature must have as many examples, got {shown(sizes)}.")
             return torch.stack([column.reshape(-1) for column in columns], dim=1), None, None  # type: ignore[union-attr]
         return join_bags(columns)
 
@@ -335,20 +336,17 @@ class _FusedTables:
     @classmethod
     def of(cls, tables: Sequence[Embedding], names: list[str]) -> _FusedTables:
         """Those without weights; the others are looked up one by one."""
-        found = [
-            (index, table)
-            for index, table in enumerate(tables)
-            if isinstance(table, LinearEmbedding) and not table.is_weighted and not _has_rows(table)
-        ]
-        rowed = [(index, table) for index, table in enumerate(tables) if _has_rows(table)]
-        row_tables = [table for _, table in rowed if isinstance(table, Finalizable)]
-        row_names = [f"feature {names[index]!r}" for index, _ in rowed]
-        paddings = [table.padding_idx for table in row_tables]
-        rows = RowTables([table.rows for table in row_tables], paddings, row_names) if row_tables else None
-        row_parts = ([index for index, _ in rowed], row_tables, rows)
-        indices, linear = [index for index, _ in found], [table for _, table in found]
-        look_up = Lookup(linear, [f"feature {names[i]!r}" for i in indices])
-        return cls(tables, indices, linear, look_up, *row_parts)
+        called = [f"feature {name!r}" for name in names]
+        row_tables = {i: table for i, table in enumerate(tables) if isinstance(table, Finalizable) and _has_rows(table)}
+        linear = {
+            i: table
+            for i, table in enumerate(tables)
+            if isinstance(table, LinearEmbedding) and not table.is_weighted and i not in row_tables
+        }
+        owners, own = list(row_tables.values()), list(linear.values())
+        given = [each.rows for each in owners], [each.padding_idx for each in owners], [called[i] for i in row_tables]
+        look_up = Lookup(own, [called[i] for i in linear])
+        return cls(tables, list(linear), own, look_up, list(row_tables), owners, RowTables(*given) if owners else None)
 
 
 def _has_rows(table: Embedding) -> bool:

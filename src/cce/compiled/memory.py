@@ -10,19 +10,24 @@ Sums are made in float32, or in float64 where that is stored. All addresses coun
 from __future__ import annotations
 
 import importlib
+import platform
 from typing import Any
 
 import numpy as np
 import torch
 
+from cce.compiled.disk_cache import processor
 from cce.compiled.loops import available, why_plain
 
 KINDS: dict[torch.dtype, Any] = {
     torch.float32: np.float32(0),
     torch.float64: np.float64(0),
     torch.bfloat16: np.uint16(0),
-    torch.float16: np.int16(0),
 }
+if not available or "+f16c" in processor() or platform.machine().lower() not in ("x86_64", "amd64"):
+    KINDS[torch.float16] = np.int16(
+        0
+    )  # without an instruction that widens it, LLVM calls what is not there, and aborts
 BLOCK, TILE = 16, 6  # points and centroids whose distances are in registers at once (see `tiles`)
 RUNS: dict[int, tuple[int, ...]] = {length: (0,) * length for length in (1, 2, 4, 8, 16)}
 
@@ -36,7 +41,7 @@ def __getattr__(name: str) -> Any:
     """A function of the modules that need numba; one that only raises where loops are not compiled."""
     if not available:
         return _missing
-    for module in ("instructions", "int8_rows", "tiles"):
+    for module in ("instructions", "tiles"):
         found = getattr(importlib.import_module(f"cce.compiled.{module}"), name, None)
         if found is not None:
             return found

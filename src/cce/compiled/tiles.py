@@ -12,8 +12,8 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
+from cce.compiled.instructions import instruction
 from cce.compiled.memory import BLOCK, TILE
 
 _INT, _LONG, _FLOAT = ir.IntType(32), ir.IntType(64), ir.FloatType()
@@ -84,29 +84,15 @@ def _add_square(builder: ir.IRBuilder, point: ir.Value, centroid: ir.Value, tota
     return builder.fadd(total, builder.fmul(difference, difference))
 
 
-@intrinsic
-def score_tile(typing: Any, points: Any, tile: Any, halves: Any, width: Any, state: Any, first: Any) -> Any:
+@instruction(types.void, *[types.int64] * 6)
+def score_tile(builder: Any, points: Any, tile: Any, halves: Any, width: Any, state: Any, first: Any) -> None:
     """Keep the smallest of `halves - point · centroid`; `halves` has half of the square of each centroid's length."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        points, tile, halves, width, state, first = arguments
-        sums = [_splat(builder, builder.load(_at(builder, halves, 4 * lane, _FLOAT)), _FLOATS) for lane in range(TILE)]
-        sums = _sums(builder, points, tile, width, sums, _subtract_product)
-        _keep_smallest(builder, sums, state, first)
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 6), generate
+    sums = [_splat(builder, builder.load(_at(builder, halves, 4 * lane, _FLOAT)), _FLOATS) for lane in range(TILE)]
+    _keep_smallest(builder, _sums(builder, points, tile, width, sums, _subtract_product), state, first)
 
 
-@intrinsic
-def measure_tile(typing: Any, points: Any, tile: Any, width: Any, state: Any, first: Any) -> Any:
+@instruction(types.void, *[types.int64] * 5)
+def measure_tile(builder: Any, points: Any, tile: Any, width: Any, state: Any, first: Any) -> None:
     """Keep the smallest squared distance, as the definition has it."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        points, tile, width, state, first = arguments
-        sums = [ir.Constant(_FLOATS, [0.0] * BLOCK)] * TILE
-        sums = _sums(builder, points, tile, width, sums, _add_square)
-        _keep_smallest(builder, sums, state, first)
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 5), generate
+    sums = [ir.Constant(_FLOATS, [0.0] * BLOCK)] * TILE
+    _keep_smallest(builder, _sums(builder, points, tile, width, sums, _add_square), state, first)

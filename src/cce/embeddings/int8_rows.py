@@ -396,13 +396,11 @@ class Int8Rows(IndexModule):
     def __getstate__(self) -> dict[str, Any]:
         """A copy has no optimizer yet, and no memory that it does not use."""
         self.live.was_sent = True
-        state = super().__getstate__() | {"live": self.live.copy()}
-        del state["numbers"]
-        return state
+        self._trim()
+        return self.__dict__ | {"live": self.live.copy()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        arrived = {name: torch.as_tensor(state[name][0]).view(state[name][1]) for name in self.device_tensors}
-        super(IndexModule, self).__setstate__(state | arrived | {"live": state["live"].copy()})
+        super().__setstate__(state | {"live": state["live"].copy()})
         register(self)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002

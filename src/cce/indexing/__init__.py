@@ -10,12 +10,14 @@ from cce.indexing.multiply_shift import (
     MultiplyShift,
     UnitInterval,
     hash32,
+    make_key,
+    row_noise,
     scramble,
     stack_rows,
+    uniform,
+    uniform_pair,
 )
-from cce.indexing.noise import make_key, row_noise, uniform, uniform_pair
-from cce.indexing.pointer_store import PointerStore
-from cce.indexing.pointer_width import pointer_bits, pointer_nbytes
+from cce.indexing.pointer_store import PointerStore, pointer_bits, pointer_nbytes
 from cce.indexing.quotient_remainder import QuotientRemainder, balanced_radices, mixed_radix_digits, radices_within
 from cce.indexing.randomness import check_generator, common_generator, make_generator
 from cce.indexing.row_map import RowMap, count_bits
@@ -24,7 +26,6 @@ from cce.indexing.sources import (
     DigitRows,
     HashedRows,
     LearnedRows,
-    LearnedSlot,
     OwnRow,
     RowSource,
     Slot,
@@ -45,7 +46,6 @@ __all__ = [
     "HashedRows",
     "IndexModule",
     "LearnedRows",
-    "LearnedSlot",
     "MultiplyShift",
     "OwnRow",
     "PointerStore",

@@ -28,6 +28,11 @@ MASK32 = 0xFFFF_FFFF
 MIX_1, MIX_2 = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64  # splitmix64's, as signed integers
 SEED_BYTES = 3 * 8  # of one hash function
 MAX_ROWS = 2**31  # (h · num_rows) must fit in 63 bits
+GOLDEN = 0x9E3779B97F4A7C15 - 2**64  # splitmix64's step, as a signed integer
+GOLDEN_24 = 0x9E3779  # the golden ratio, modulo 1, in 24 bits
+GOLDEN_32 = 0x9E3779B9
+MASK_24 = 0xFF_FFFF
+FRACTION = 2.0**-24
 
 
 def draw_seeds(num_hashes: int, generator: torch.Generator | None = None) -> Tensor:
@@ -57,14 +62,32 @@ def stack_rows(rows: Tensor, num_rows: int) -> Tensor:
     return rows + torch.arange(rows.shape[-1], device=rows.device) * num_rows
 
 
-class MultiplyShift(IndexModule):
-    """`num_hashes` independent random functions from ids to `[0, num_rows)`.
-
-    Ids `(*s)` give rows `(*s, num_hashes)`. On the meta device they are not drawn.
-    """
+class _Hashes(IndexModule):
+    """`num_hashes` independent random functions of ids. On the meta device they are not drawn."""
 
     index_state = ("seeds",)
     device_tensors = ("seeds",)
+
+    def __init__(
+        self, num_hashes: int, *, generator: torch.Generator | None = None, device: torch.device | str | None = None
+    ) -> None:
+        super().__init__()
+        self.num_hashes = num_hashes
+        self.seeds = torch.empty(num_hashes, 3, dtype=torch.int64, device=device)
+        self.reset_parameters(generator)
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Become other random functions, in place."""
+        if not self.seeds.is_meta:
+            self.seeds.copy_(draw_seeds(self.num_hashes, generator))
+
+    def extra_repr(self) -> str:
+        """What `print` shows."""
+        return f"num_hashes={self.num_hashes}"
+
+
+class MultiplyShift(_Hashes):
+    """`num_hashes` independent random functions from ids `(*s)` to rows in `[0, num_rows)`, `(*s, num_hashes)`."""
 
     def __init__(
         self,
@@ -74,13 +97,10 @@ class MultiplyShift(IndexModule):
         generator: torch.Generator | None = None,
         device: torch.device | str | None = None,
     ) -> None:
-        super().__init__()
         check_range("num_hashes", num_hashes, 0, MAX_ROWS)
         check_range("num_rows", num_rows, 1, MAX_ROWS)
-        self.num_hashes = num_hashes
+        super().__init__(num_hashes, generator=generator, device=device)
         self.num_rows = num_rows
-        self.seeds = torch.empty(num_hashes, 3, dtype=torch.int64, device=device)
-        self.reset_parameters(generator)
 
     @property
     def rows_per_column(self) -> tuple[int, ...]:
@@ -99,49 +119,66 @@ class MultiplyShift(IndexModule):
         """+1 or −1, `(*s, num_hashes)`, from the top bit: use functions of their own for signs and rows."""
         return 1 - 2 * (hash32(ids, self.seeds) >> 31)
 
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Become other random functions, in place."""
-        if not self.seeds.is_meta:
-            self.seeds.copy_(draw_seeds(self.num_hashes, generator))
-
     def extra_repr(self) -> str:
         """What `print` shows."""
-        return f"num_hashes={self.num_hashes}, num_rows={self.num_rows}"
+        return f"{super().extra_repr()}, num_rows={self.num_rows}"
 
 
-class UnitInterval(IndexModule):
+class UnitInterval(_Hashes):
     """`num_hashes` independent random functions from ids to [-1, 1], uniform, with mean exactly 0 and variance 1/3.
 
-    The dense random H of deep hash embeddings (Kang et al., KDD 2021).
+    The dense random H of deep hash embeddings (Kang et al., KDD 2021), which checks how many there are.
     """
-
-    index_state = ("seeds",)
-    device_tensors = ("seeds",)
-
-    def __init__(
-        self, num_hashes: int, *, generator: torch.Generator | None = None, device: torch.device | str | None = None
-    ) -> None:
-        super().__init__()
-        check_range("num_hashes", num_hashes, 1, MAX_ROWS)
-        self.num_hashes = num_hashes
-        self.seeds = torch.empty(num_hashes, 3, dtype=torch.int64, device=device)
-        self.reset_parameters(generator)
 
     def forward(self, ids: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Numbers `(*s, num_hashes)` for ids `(*s)`."""
         centred = 2 * hash32(ids, self.seeds) - MASK32  # an odd integer in [-MASK32, MASK32]
         return (centred.to(torch.float64) / MASK32).to(dtype)
 
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Become other random functions, in place."""
-        if not self.seeds.is_meta:
-            self.seeds.copy_(draw_seeds(self.num_hashes, generator))
-
-    def extra_repr(self) -> str:
-        """What `print` shows."""
-        return f"num_hashes={self.num_hashes}"
-
 
 def _shift(values: Tensor, count: int) -> Tensor:
     """The logical shift to the right: torch's own keeps the sign."""
     return (values >> count) & ((1 << (64 - count)) - 1)
+
+
+# -- random numbers that are a function of where they are used ---------------------------------------------------------
+#
+# A counter-based generator: the number of value `place` is a hash of `place` and a key (Salmon et al., "Parallel random
+# numbers: as easy as 1, 2, 3", 2011; the hash is splitmix64's). So threads and processes may share the work as they
+# like, and a resumed run goes on as it would have.
+
+
+def make_key(seed: int, counter: int) -> int:
+    """The key of use number `counter` of a seed: a signed 64-bit integer."""
+    state = (seed + counter * GOLDEN) % 2**64
+    for shift, factor in ((30, MIX_1), (27, MIX_2)):
+        state = (state ^ (state >> shift)) * factor % 2**64
+    state ^= state >> 31
+    return state - 2**64 if state >= 2**63 else state
+
+
+def uniform(key: int, places: Tensor) -> Tensor:
+    """A float32 in [0, 1) for each place, with 24 random bits."""
+    bits = scramble(places * GOLDEN + key)
+    return ((bits >> 40) & MASK_24).float() * FRACTION
+
+
+def uniform_pair(key: int, places: Tensor) -> tuple[Tensor, Tensor]:
+    """Two float32 in [0, 1) for each place, of the same hash; the first is that of `uniform`."""
+    bits = scramble(places * GOLDEN + key)
+    first, second = (((bits >> shift) & MASK_24).float() * FRACTION for shift in (40, 16))
+    return first, second
+
+
+def row_noise(key: int, rows: Tensor, width: int, uses: Tensor) -> Tensor:
+    """A float32 in [0, 1) for each value of some rows, `(n, width)`, that depends on how often the row was used `(n)`.
+
+    A row has a 32-bit seed, and a value is a hash of the seed and its column (murmur3's finaliser). From use to use it
+    is shifted by the golden ratio, modulo 1: a Kronecker sequence, which fills [0, 1) evenly. Errors of rounding the
+    same steps again and again then cancel, where those of independent numbers grow as a random walk.
+    """
+    seeds = (scramble(rows * GOLDEN + key) >> 32).unsqueeze(1)
+    mixed = (seeds + torch.arange(width, device=rows.device) * GOLDEN_32) & MASK32
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
+        mixed = ((mixed ^ (mixed >> shift)) * factor) & MASK32
+    return (((mixed >> 8) + uses.long().unsqueeze(1) * GOLDEN_24) & MASK_24).float() * FRACTION

@@ -1,7 +1,11 @@
 """`PointerStore`: for every id and column, the row of the codebook that the id points to.
 
-Whoever reads or writes rows need not know how they are stored: packed, as `pointer_width` says, in memory that several
-processes may share. Pointers stay on the CPU, so a vocabulary costs a GPU nothing.
+Whoever reads or writes rows need not know how they are stored: packed, in memory that several processes may share.
+Pointers stay on the CPU, so a vocabulary costs a GPU nothing.
+
+A pointer takes 1 to 16 bits, or 32. Pointers follow each other without gaps in a stream of bytes: number `p` takes the
+bits from `p · bits` on, lowest bits first. Three bytes of zeros end the stream, so that the four bytes from where any
+pointer begins can be read at once: a read, a shift and a mask give a pointer of any width.
 """
 
 from __future__ import annotations
@@ -14,8 +18,10 @@ from torch import Tensor
 from cce.checks import check_range
 from cce.indexing.ids import blocks
 from cce.indexing.multiply_shift import MAX_ROWS
-from cce.indexing.pointer_width import GROUP, WIDTHS, gather, pack, packed_nbytes, pointer_bits, unpack
 
+WIDTHS: tuple[int, ...] = (*range(1, 17), 32)  # bits of a pointer
+BYTE, GROUP = 8, 8  # bits of a byte; pointers that fill whole bytes, as many as they have bits
+PADDING = 3  # bytes behind the last pointer
 BLOCK, CHUNK = 1 << 18, 1 << 19  # ids read at a time, groups of pointers unpacked at a time
 
 
@@ -27,19 +33,15 @@ class PointerStore:
     """
 
     def __init__(
-        self,
-        num_ids: int,
-        num_columns: int,
-        num_rows: int,
-        *,
-        bits: int | None = None,
-        is_meta: bool = False,
+        self, num_ids: int, num_columns: int, num_rows: int, *, bits: int | None = None, is_meta: bool = False
     ) -> None:
         check_range("num_ids", num_ids, 0, 1 << 62)
         check_range("num_columns", num_columns, 1, MAX_ROWS)
         check_range("num_rows", num_rows, 1, MAX_ROWS)
         self.num_ids, self.num_columns, self.num_rows = num_ids, num_columns, num_rows
-        self.bits = _checked_bits(bits, num_rows)
+        self.bits = pointer_bits(num_rows) if bits is None else bits
+        if self.bits not in WIDTHS or self.bits < pointer_bits(num_rows):
+            raise ValueError(f"bits must be one of {WIDTHS} that can name {num_rows} rows, got {bits!r}.")
         self.words = self._empty_words()
         self.set_meta(is_meta)
 
@@ -83,14 +85,6 @@ class PointerStore:
             raise ValueError(f"rows must lie in [0, {self.num_rows}), got {low} to {high}.")
         self._put(first * self.num_columns, rows.reshape(-1))
 
-    def copy_(self, other: PointerStore) -> None:
-        """Point all ids where `other`, of as many ids and columns, points, whatever its width."""
-        if other.bits == self.bits:
-            self.words.copy_(other.words)
-            return
-        for ids in blocks(self.num_ids):
-            self.write(int(ids[0]), other.read(ids))
-
     def blocks(self) -> Iterator[Tensor]:
         """The rows of all ids, `(n, num_columns)` int64, block by block."""
         return (self.read(ids) for ids in blocks(self.num_ids, BLOCK))
@@ -126,24 +120,19 @@ class PointerStore:
         return {"pointers": self.words, "pointer_shape": shape}
 
     def load(self, words: Tensor, shape: Tensor | None) -> None:
-        """Take over the pointers of a state of any width."""
+        """Take over the pointers of a state."""
         num_ids, num_columns, bits = _shape_of(words, shape)
-        if (num_ids, num_columns) != (self.num_ids, self.num_columns):
+        if (num_ids, num_columns, bits) != (self.num_ids, self.num_columns, self.bits):
             ours = f"({self.num_ids}, {self.num_columns}) of {self.bits} bits"
             raise ValueError(f"the checkpoint has ({num_ids}, {num_columns}) of {bits} bits, the module {ours}.")
-        self.check_words(words, bits)
-        if self.is_meta:
-            return  # as a parameter on the meta device takes nothing over
-        if bits == self.bits:
+        self.check_words(words)
+        if not self.is_meta:  # as a parameter on the meta device takes nothing over
             self.words.copy_(words)
-        else:
-            theirs = PointerStore(num_ids, num_columns, 1, bits=bits)
-            theirs.words.copy_(words)
-            self.copy_(theirs)
 
-    def check_words(self, words: Tensor, bits: int | None = None) -> None:
-        """Reject pointers, packed in so many bits, of which one names no row."""
-        if not words.is_meta and not _names_rows(words.cpu(), bits or self.bits, self.num_rows):
+    def check_words(self, words: Tensor) -> None:
+        """Reject pointers of which one names no row: a lookup would follow it, and its gradient write, beyond them."""
+        parts = () if words.is_meta else torch.split(words.cpu(), CHUNK * self.bits)
+        if not all(_all_below(unpack(some, self.bits), self.num_rows) for some in parts):
             raise ValueError(f"they must lie in [0, {self.num_rows}).")
 
     @property
@@ -165,16 +154,6 @@ class PointerStore:
         return torch.empty(nbytes, dtype=torch.uint8, device="meta")
 
 
-def _checked_bits(bits: int | None, num_rows: int) -> int:
-    narrowest = pointer_bits(num_rows)
-    if bits is None:
-        return narrowest
-    allowed = [width for width in WIDTHS if width >= narrowest]
-    if bits not in allowed:
-        raise ValueError(f"bits must be one of {', '.join(map(str, allowed))} for {num_rows} rows, got {bits}.")
-    return bits
-
-
 def _shape_of(words: Tensor, shape: Tensor | None) -> tuple[int, int, int]:
     """The numbers of ids, columns and bits of a state."""
     if shape is None:
@@ -187,13 +166,78 @@ def _shape_of(words: Tensor, shape: Tensor | None) -> tuple[int, int, int]:
     return num_ids, num_columns, bits
 
 
-def _names_rows(words: Tensor, bits: int, num_rows: int) -> bool:
-    """Whether all pointers in words name a row: a lookup would follow others, and its gradient write, beyond them."""
-    return all(_all_below(unpack(some, bits), num_rows) for some in torch.split(words, CHUNK * bits))
-
-
 def _all_below(pointers: Tensor, num_rows: int) -> bool:
     if not pointers.numel():
         return True
     low, high = (int(bound) for bound in pointers.aminmax())  # a comparison in uint8 would take 256 for 0
     return low >= 0 and high < num_rows
+
+
+# -- how pointers lie in bytes: the one place that knows ---------------------------------------------------------------
+
+
+def pointer_bits(num_rows: int) -> int:
+    """The narrowest width that can name every one of `num_rows` rows."""
+    check_range("num_rows", num_rows, 1, 2**31)
+    return next(bits for bits in WIDTHS if num_rows <= 1 << bits)
+
+
+def pointer_nbytes(num_ids: int, num_columns: int, num_rows: int) -> int:
+    """Bytes of the pointers of `num_ids` ids, each into `num_rows` rows of every column."""
+    return packed_nbytes(num_ids * num_columns, pointer_bits(num_rows))
+
+
+def packed_nbytes(num_pointers: int, bits: int) -> int:
+    """Bytes of a stream of pointers of `bits` each."""
+    return -(-num_pointers * bits // BYTE) + PADDING if num_pointers else 0
+
+
+def unpack(stream: Tensor, bits: int) -> Tensor:
+    """All pointers in a stream `(n)` that begins with one, in uint8 or int32, and what lies behind the last one."""
+    if bits == BYTE:
+        return stream
+    filled = torch.nn.functional.pad(stream, (0, -len(stream) % bits)).view(-1, bits)
+    dtype = torch.uint8 if bits < BYTE else torch.int32
+    pointers = torch.empty(len(filled), GROUP, dtype=dtype, device=stream.device)
+    for place in range(GROUP):
+        first, shift = divmod(place * bits, BYTE)
+        value = filled[:, first].int()
+        for more in range(1, _num_bytes(shift, bits)):
+            value |= filled[:, first + more].int() << BYTE * more
+        pointers[:, place] = (value >> shift) & _mask(bits)
+    return pointers.view(-1)
+
+
+def pack(pointers: Tensor, bits: int) -> Tensor:
+    """The stream of pointers `(n)`, filled up with zeros to a multiple of eight, without padding."""
+    values = torch.nn.functional.pad(pointers.int(), (0, -len(pointers) % GROUP)).view(-1, GROUP)
+    if bits == BYTE:
+        return values.view(-1).to(torch.uint8)
+    stream = torch.zeros(len(values), bits, dtype=torch.uint8, device=pointers.device)
+    for place in range(GROUP):
+        first, shift = divmod(place * bits, BYTE)
+        value = values[:, place] << shift
+        for index in range(_num_bytes(shift, bits)):
+            stream[:, first + index] |= ((value >> BYTE * index) & 0xFF).to(torch.uint8)
+    return stream.view(-1)
+
+
+def gather(stream: Tensor, ids: Tensor, num_columns: int, bits: int) -> Tensor:
+    """The pointers `(n, num_columns)` of ids `(n)`, int64, where every id has `num_columns` of them."""
+    at = (ids.long().unsqueeze(-1) * num_columns + torch.arange(num_columns, device=stream.device)) * bits
+    first = (at >> 3).view(-1)
+    value = stream.index_select(0, first).long()
+    for more in range(1, _num_bytes(BYTE - 1 if bits % BYTE else 0, bits)):
+        value = value + stream.index_select(0, first + more).long() * 256**more
+    if bits % BYTE:
+        value = torch.bitwise_right_shift(value, at.view(-1) & BYTE - 1) & _mask(bits)  # ONNX has no `>>` by a tensor
+    return value.view(at.shape)
+
+
+def _num_bytes(shift: int, bits: int) -> int:
+    """Bytes in which a pointer lies that begins at bit `shift` of the first."""
+    return -(-(shift + bits) // BYTE)
+
+
+def _mask(bits: int) -> int:
+    return (1 << min(bits, 31)) - 1

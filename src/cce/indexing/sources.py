@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -26,70 +26,33 @@ if TYPE_CHECKING:
 class SlotKind(IntEnum):
     """How a compiled lookup fills one slot."""
 
-    OWN = 0
-    HASHED = 1
-    LEARNED = 2
-    DIGIT = 3
-    CIRCULAR = 4
-    FILLED = 5
+    OWN = 0  # with the id itself
+    HASHED = 1  # with a hash of it
+    LEARNED = 2  # with a stored pointer; with a hash for ids that have none
+    DIGIT = 3  # with `(id // step) mod num_rows`
+    CIRCULAR = 4  # and those after it: consecutive rows of a circular array, block by block at hashed rows
+    FILLED = 5  # by an earlier slot
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One slot of an id in numbers and tensors, as compiled loops read them: here the id itself is the row.
+    """One slot of an id in numbers and tensors, as compiled loops read them.
 
     A field has the name of its column in the loops' table (`kernels.cpu.rows.SLOT`), which gets a tensor's address.
     """
 
-    kind: ClassVar[SlotKind] = SlotKind.OWN
+    kind: SlotKind
     first_row: int  # added to the row
     num_rows: int
-
-
-@dataclass(frozen=True)
-class HashedSlot(Slot):
-    """A hash of the id."""
-
-    kind: ClassVar[SlotKind] = SlotKind.HASHED
-    seeds: Tensor  # (3)
-
-
-@dataclass(frozen=True)
-class LearnedSlot(Slot):
-    """A stored pointer; a hash for ids that have none."""
-
-    kind: ClassVar[SlotKind] = SlotKind.LEARNED
-    pointers: Tensor  # packed
-    num_ids: int  # that have one
-    bits: int  # of a pointer
-    first_bit: int  # of the pointer of id 0 …
-    stride: int  # … and bits from there to that of the next id
-    seeds: Tensor | None = None  # (3)
-
-
-@dataclass(frozen=True)
-class DigitSlot(Slot):
-    """`(id // step) mod num_rows`."""
-
-    kind: ClassVar[SlotKind] = SlotKind.DIGIT
-    step: int
-
-
-@dataclass(frozen=True)
-class CircularSlot(Slot):
-    """This slot and those after it: consecutive rows of a circular array, block by block at hashed rows."""
-
-    kind: ClassVar[SlotKind] = SlotKind.CIRCULAR
-    seeds: Tensor  # (3)
-    dim: int  # slots in all
-    block_size: int
-
-
-@dataclass(frozen=True)
-class FilledSlot(Slot):
-    """Filled by an earlier slot."""
-
-    kind: ClassVar[SlotKind] = SlotKind.FILLED
+    seeds: Tensor | None = None  # (3), of the hash function
+    pointers: Tensor | None = None  # packed
+    num_ids: int = 0  # that have one
+    bits: int = 0  # of a pointer
+    first_bit: int = 0  # of the pointer of id 0 …
+    stride: int = 0  # … and bits from there to that of the next id
+    step: int = 0
+    dim: int = 0  # circular slots in all
+    block_size: int = 0
 
 
 class RowSource(ABC):
@@ -119,7 +82,7 @@ class OwnRow(RowSource):
 
     def describe(self) -> list[Slot]:
         """One slot."""
-        return [Slot(0, self.num_rows)]
+        return [Slot(SlotKind.OWN, 0, self.num_rows)]
 
 
 @dataclass(frozen=True)
@@ -136,8 +99,8 @@ class HashedRows(RowSource):
 
     def describe(self) -> list[Slot]:
         """One slot for each function."""
-        seeds = self.hash.seeds.unbind()
-        return [HashedSlot(first, self.hash.num_rows, own) for first, own in zip(self.first_rows, seeds, strict=True)]
+        pairs = zip(self.first_rows, self.hash.seeds.unbind(), strict=True)
+        return [Slot(SlotKind.HASHED, first, self.hash.num_rows, own) for first, own in pairs]
 
 
 @dataclass(frozen=True)
@@ -177,7 +140,8 @@ class DigitRows(RowSource):
         radices = self.split.rows_per_column
         first_rows = accumulate((0, *radices[:-1]))
         steps = accumulate((1, *radices[:-1]), lambda step, radix: step * radix)
-        return [DigitSlot(first, radix, step) for first, radix, step in zip(first_rows, radices, steps, strict=True)]
+        digits = zip(first_rows, radices, steps, strict=True)
+        return [Slot(SlotKind.DIGIT, first, radix, step=step) for first, radix, step in digits]
 
 
 @dataclass(frozen=True)
@@ -202,23 +166,25 @@ class CircularPlaces(RowSource):
 
     def describe(self) -> list[Slot]:
         """The first slot says all."""
-        first = CircularSlot(0, self.hash.num_rows, self.hash.seeds[0], self.dim, self.block_size)
-        return [first, *[FilledSlot(0, self.hash.num_rows)] * (self.dim - 1)]
+        num_rows, seeds = self.hash.num_rows, self.hash.seeds[0]
+        first = Slot(SlotKind.CIRCULAR, 0, num_rows, seeds, dim=self.dim, block_size=self.block_size)
+        return [first, *[Slot(SlotKind.FILLED, 0, num_rows)] * (self.dim - 1)]
 
 
 def slots_of(pointers: PointerStore, first_rows: Sequence[int], seeds: Tensor | None = None) -> list[Slot]:
     """A slot for each column of stored pointers; `seeds` are those of the hash functions of ids without any."""
     bits, num_columns = pointers.bits, pointers.num_columns
     return [
-        LearnedSlot(
+        Slot(
+            SlotKind.LEARNED,
             first,
             pointers.num_rows,
+            None if seeds is None else seeds[column],
             pointers.words,
             pointers.num_ids,
             bits,
             first_bit=column * bits,
             stride=num_columns * bits,
-            seeds=None if seeds is None else seeds[column],
         )
         for column, first in enumerate(first_rows)
     ]

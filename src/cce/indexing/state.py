@@ -117,19 +117,6 @@ class IndexModule(Versioned):
             else:
                 tensor.copy_(found)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """State for pickle and deepcopy, which cannot rebuild a tensor of uint16: its bytes travel instead.
-
-        The bytes are the tensor's own, not a copy: what is sent to another process lies in shared memory, which must
-        live until the other process has opened it.
-        """
-        travelling = {name: (_bytes_of(tensor), tensor.dtype) for name, tensor in self._index_state().items()}
-        return self.__dict__ | travelling
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        arrived = {name: torch.as_tensor(state[name][0]).view(state[name][1]) for name in self.index_state}
-        super().__setstate__(state | arrived)
-
 
 def _applied_on_cpu(tensor: Tensor, fn: Callable[[Tensor], Tensor]) -> Tensor:
     """The tensor where it is, unless `fn` leads to the meta device or from it to another: then zeros on the CPU."""
@@ -137,7 +124,3 @@ def _applied_on_cpu(tensor: Tensor, fn: Callable[[Tensor], Tensor]) -> Tensor:
     if tensor.is_meta == goes_to_meta:
         return tensor
     return torch.zeros_like(tensor, device="meta" if goes_to_meta else "cpu")
-
-
-def _bytes_of(tensor: Tensor) -> Tensor:
-    return tensor.contiguous().view(torch.uint8)

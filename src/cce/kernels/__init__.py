@@ -1,19 +1,12 @@
 """The primitive that multiplies by M: rows of the codebook in, summed vectors out."""
 
-from cce.kernels.cpu import (
-    Bags,
-    LaunchPlan,
-    bind_int8,
-    int8,
-    is_eager,
-    is_int8_ready,
-    is_ready,
-    look_up_ids,
-    look_up_int8,
-)
+from cce.kernels.cpu import int8
+from cce.kernels.cpu.gradients import Bags
+from cce.kernels.cpu.int8_rows import bind_int8, is_int8_ready, look_up_int8
+from cce.kernels.cpu.lookup import is_eager, is_ready, look_up_ids
+from cce.kernels.cpu.plan import LaunchPlan
 from cce.kernels.dispatch import Lookup
-from cce.kernels.gather_sum import gather_rows, gather_sum
-from cce.kernels.layout import Layout
+from cce.kernels.layout import Layout, gather_rows, gather_sum
 
 __all__ = [
     "Bags",

@@ -23,13 +23,13 @@ from torch import Tensor, nn
 from cce import compiled
 from cce.compiled import KINDS
 from cce.indexing import check_ids, versions_of
-from cce.kernels import cpu, operator
-from cce.kernels.cpu.lookup import is_eager, is_ready
+from cce.kernels import operator
+from cce.kernels.cpu.lookup import is_eager, is_ready, look_up
 from cce.kernels.cpu.plan import MAX_ROWS, PLAIN_TYPES, Launch, LaunchPlan
-from cce.kernels.gather_sum import gather_sum
+from cce.kernels.layout import gather_sum
 
 if TYPE_CHECKING:
-    from cce.kernels.cpu import Bags
+    from cce.kernels.cpu.gradients import Bags
     from cce.kernels.layout import Layout
 
 ID_TYPES = (torch.int32, torch.int64)
@@ -42,20 +42,16 @@ class RowTable(Protocol):
     @property
     def codebook(self) -> Tensor:
         """`(num_rows, width)`."""
-        ...
 
     @property
     def sparse(self) -> bool:
         """Whether its gradient is sparse."""
-        ...
 
     def layout(self) -> Layout:
         """Which rows an id adds up."""
-        ...
 
     def modules(self) -> Iterator[nn.Module]:
         """The table and all its parts, some of which are `Versioned`."""
-        ...
 
 
 class Lookup:
@@ -86,7 +82,7 @@ class Lookup:
             if not is_ready(launch, bags):
                 own = ids.view(len(ids), len(tables)) if bags is None else ids
                 plain = partial(_look_up_apart, tables, own, bags)
-            return cpu.look_up(launch, ids, codebooks, bags=bags, shape=shape, sparse=tables[0].sparse, plain=plain)
+            return look_up(launch, ids, codebooks, bags=bags, shape=shape, sparse=tables[0].sparse, plain=plain)
         if bags is None:
             ids = ids.view(ids.shape[0], len(tables))  # len(ids) would make a traced size a constant
         if bags is None and _suits_operator(tables, ids):
@@ -133,9 +129,13 @@ def _are_readable(ids: Tensor, bags: Bags | None) -> bool:
 
 def _suit_loops(codebooks: Sequence[Tensor]) -> bool:
     """Whether compiled loops can read these: real tensors, on the CPU, of one float type."""
+    return all(type(codebook) in PLAIN_TYPES for codebook in codebooks) and _are_alike(codebooks)
+
+
+def _are_alike(codebooks: Sequence[Tensor]) -> bool:
     dtype = codebooks[0].dtype
     return dtype in FLOAT_TYPES and all(
-        type(codebook) in PLAIN_TYPES and codebook.is_cpu and codebook.dtype is dtype and codebook.shape[0] <= MAX_ROWS
+        codebook.device.type == "cpu" and codebook.dtype is dtype and codebook.shape[0] <= MAX_ROWS
         for codebook in codebooks
     )
 
@@ -144,18 +144,8 @@ def _suits_operator(tables: Sequence[RowTable], ids: Tensor) -> bool:
     """Inside `torch.compile` on the CPU. An exported program stays free of our operators: it must run without us."""
     if not torch.compiler.is_compiling() or torch.compiler.is_exporting() or not compiled.available:
         return False
-    dtype = tables[0].codebook.dtype
-    return (
-        dtype in FLOAT_TYPES
-        and ids.device.type == "cpu"
-        and all(
-            not table.sparse
-            and table.codebook.dtype is dtype
-            and table.codebook.device.type == "cpu"
-            and table.codebook.shape[0] <= MAX_ROWS
-            for table in tables
-        )
-    )
+    is_dense = not any(table.sparse for table in tables)
+    return is_dense and ids.device.type == "cpu" and _are_alike([table.codebook for table in tables])
 
 
 # -- one table after the other -----------------------------------------------------------------------------------------

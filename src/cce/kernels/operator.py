@@ -15,11 +15,10 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from cce.kernels.cpu.gradients import dense_gradients
+from cce.kernels.cpu.gradients import SavedForBackward, dense_gradients
 from cce.kernels.cpu.lookup import forward
 from cce.kernels.cpu.plan import sum_type
 from cce.kernels.cpu.rows import BLOCK
-from cce.kernels.cpu.saved import SavedForBackward
 
 if TYPE_CHECKING:
     from cce.kernels.dispatch import Lookup

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from cce.clustering import ClusterSettings, kmeans, nearest_centroid
-from cce.clustering.backends import BACKENDS, MODULES, choose_backend
-from cce.clustering.backends.base import Backend
+from cce.clustering.backends import BACKENDS, MODULES, Backend, choose_backend
 from cce.clustering.backends.torch import PlainLloyd
 
 

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 import cce
 from cce import compiled
-from cce.kernels import Bags
-from cce.kernels.cpu import LaunchPlan
+from cce.kernels import Bags, LaunchPlan
 from cce.kernels.cpu.gradients import (
     dense_gradients,
     differentiable_gradients,

@@ -14,8 +14,8 @@ from torch.func import functional_call
 
 from cce import compiled
 from cce.indexing.sources import OwnRow
-from cce.kernels import Bags, Layout, Lookup
-from cce.kernels.cpu import LaunchPlan, gradients, lookup
+from cce.kernels import Bags, LaunchPlan, Layout, Lookup
+from cce.kernels.cpu import gradients, lookup
 from cce_lab.variants import FirstRowsEmbedding
 from helpers.linear_tables import NUM_IDS, TABLES, assert_same_sums, clustered, look_up, plain, seeded, some_ids
 

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cce import compiled
-from cce.kernels import Bags
-from cce.kernels.cpu import LaunchPlan
+from cce.kernels import Bags, LaunchPlan
 from helpers.linear_tables import NUM_IDS, TABLES, look_up, plain, seeded, some_ids
 
 pytestmark = pytest.mark.skipif(not compiled.available, reason="compiled loops need numba")

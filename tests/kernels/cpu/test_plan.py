@@ -8,10 +8,9 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cce.indexing.sources import OwnRow, RowSource, Slot
+from cce.indexing.sources import OwnRow, RowSource, Slot, SlotKind
 from cce.indexing.state import versions_of
-from cce.kernels import Layout
-from cce.kernels.cpu import LaunchPlan
+from cce.kernels import LaunchPlan, Layout
 from cce.kernels.cpu.plan import splits_by_column
 from helpers.linear_tables import TABLES
 
@@ -26,7 +25,7 @@ class Ranges(RowSource):
         raise NotImplementedError
 
     def describe(self):
-        return [Slot(first, count) for first, count in self.ranges]
+        return [Slot(SlotKind.OWN, first, count) for first, count in self.ranges]
 
 
 @pytest.mark.parametrize(

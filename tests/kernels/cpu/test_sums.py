@@ -6,8 +6,7 @@ import torch
 from cce import compiled
 from cce.indexing import MultiplyShift
 from cce.indexing.sources import HashedRows
-from cce.kernels import Layout, gather_sum
-from cce.kernels.cpu import LaunchPlan
+from cce.kernels import LaunchPlan, Layout, gather_sum
 from cce.kernels.cpu.plan import SHORT_COLUMNS, SHORT_TERMS, specialise
 from helpers.linear_tables import look_up, seeded, some_ids
 

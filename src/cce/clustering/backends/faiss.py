@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cce.clustering.backends.base import Backend, KMeans
+from cce.clustering.backends import Backend, KMeans
 
 
 def faiss_kmeans(points: Tensor, init: Tensor, *, sample_weight: Tensor | None, max_iter: int, tol: float) -> KMeans:

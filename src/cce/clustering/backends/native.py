@@ -11,15 +11,17 @@ import torch
 from torch import Tensor
 
 from cce import compiled
-from cce.clustering.backends.base import Assigned, Backend, Lloyd
+from cce.clustering.backends import Assigned, Backend, Lloyd
 from cce.clustering.search import filtering, gemm
 from cce.clustering.search.cells import (
     WIDTH,
     Cells,
     Doubles,
     Floats,
+    Found,
     Ints,
     Longs,
+    Rows,
     build_split_tree,
     padded,
     sort_into_cells,
@@ -74,7 +76,7 @@ class GemmLloyd:
         return sum_clusters(self.points, self.weights, found, centroids.shape[0])
 
 
-def sum_clusters(points: Tensor, weights: Tensor, found: filtering.Found | gemm.Found, n_clusters: int) -> Assigned:
+def sum_clusters(points: Tensor, weights: Tensor, found: Found, n_clusters: int) -> Assigned:
     """Sum the points of each cluster, part by part, and the parts in their order."""
     rows, mass, nearest, squares = points.numpy(), weights.numpy(), found.nearest, found.squares
     num_rows, width = rows.shape
@@ -95,9 +97,7 @@ def sum_clusters(points: Tensor, weights: Tensor, found: filtering.Found | gemm.
 
 
 @compile_loops
-def sum_rows(
-    rows: gemm.Rows, weights: gemm.Rows, nearest: Ints, squares: gemm.Rows, begin: int, end: int, sums: Doubles
-) -> float:
+def sum_rows(rows: Rows, weights: Rows, nearest: Ints, squares: Rows, begin: int, end: int, sums: Doubles) -> float:
     """Add the rows `[begin, end)` and their weights to the sums of their clusters; return their inertia."""
     width = sums.shape[1] - 1
     inertia = 0.0
@@ -139,7 +139,7 @@ def _gemm_nearest(rows: Floats, centers: Floats, nearest: Longs) -> None:
     nearest[:] = gemm.gemm_nearest(gemm.prepare_points(rows), centers).nearest
 
 
-def _search_cells(cells: Cells, centers: Floats, found: filtering.Found) -> None:
+def _search_cells(cells: Cells, centers: Floats, found: Found) -> None:
     """Find the nearest centroids of all points, some cells at a time."""
     columns, num_cells = np.ascontiguousarray(centers.T), len(cells.starts) - 1
 
@@ -150,8 +150,8 @@ def _search_cells(cells: Cells, centers: Floats, found: filtering.Found) -> None
     parallel_for(task, -(-num_cells // CELLS_IN_TASK))
 
 
-def _new_found(num_points: int) -> filtering.Found:
-    return filtering.Found(np.empty(num_points, np.int32), np.empty(num_points, np.float32))
+def _new_found(num_points: int) -> Found:
+    return Found(np.empty(num_points, np.int32), np.empty(num_points, np.float32))
 
 
 def _why_not(points: Tensor) -> str:

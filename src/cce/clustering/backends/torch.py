@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cce.clustering.backends.base import Assigned, Backend
+from cce.clustering.backends import Assigned, Backend
 from cce.compiled import parallel_for
 
 PAIRS_IN_BLOCK = 1 << 19  # scores in one product: 2 MB, which stay in the cache

@@ -5,7 +5,7 @@ The tree is cut from a sample; two passes over the points then move each to its 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
+Rows = npt.NDArray[Any]  # float32 or float64
 
 WIDTH = 4  # of all points here, so that inner loops disappear; fewer dimensions are padded with zeros: they add nothing
 POINTS_IN_CELL = 128  # at most, on average
@@ -38,6 +39,13 @@ class Cells(NamedTuple):
     order: Ints  # (n,)
     rows: Floats  # (n, width)
     starts: Ints  # (num_cells + 1,)
+
+
+class Found(NamedTuple):
+    """What a search says of every point."""
+
+    nearest: Ints  # (n,)
+    squares: Rows  # (n,) squared distance to it
 
 
 def padded(rows: Floats) -> Floats:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cce.clustering.search.cells import WIDTH, Cells, Floats, Ints
+from cce.clustering.search.cells import WIDTH, Cells, Floats, Found, Ints
 from cce.compiled import compile_loops, memory
 
 BLOCK, TILE, measure_tile = memory.BLOCK, memory.TILE, memory.measure_tile
@@ -23,13 +23,6 @@ TINY = 1e-36  # for squares that underflow
 HIGHEST = 6  # levels above the cells where thinning out begins: larger boxes would keep nearly all
 CELLS_IN_NODE = 1 << HIGHEST
 STEP = 2  # levels from one thinning out to the next
-
-
-class Found(NamedTuple):
-    """What a search says of every point, in the order of the cells."""
-
-    nearest: Ints  # (n,)
-    squares: Floats  # (n,) squared distance to it
 
 
 class Candidates(NamedTuple):

@@ -10,20 +10,17 @@ Scores are float32; points and distances are float32 or float64.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from cce.clustering.search.cells import Found
 from cce.compiled import compile_loops, memory, parallel_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy.typing as npt
-
-    from cce.clustering.search.cells import Doubles, Floats, Ints
-
-    Rows = npt.NDArray[Any]  # float32 or float64
+    from cce.clustering.search.cells import Doubles, Floats, Rows
 
 BLOCK, TILE, score_tile = memory.BLOCK, memory.TILE, memory.score_tile
 ROUNDING = 2.0**-24
@@ -50,13 +47,6 @@ class Centers(NamedTuple):
     tiles: Floats  # (num_tiles, width, 6) around the middle, filled up with zeros
     halves: Floats  # (num_tiles * 6,) half of the squared lengths; infinite where there is no centroid
     longest: float
-
-
-class Found(NamedTuple):
-    """What the search says of every point."""
-
-    nearest: Ints  # (n,)
-    squares: Rows  # (n,) squared distance to it
 
 
 def prepare_points(rows: Rows) -> Points:

@@ -50,7 +50,7 @@ def look_up_int8(launch: Int8Launch, ids: Tensor, shape: Sequence[int]) -> Tenso
         work = (batch * index // num_threads, batch * (index + 1) // num_threads)
         rows = scratch("rows", plan.most_slots * BLOCK, np.int32)
         out = (vectors.data_ptr(), 4 * plan.dim)
-        return all(_look_up(features, plan.slots, *source, *work, rows, *out, run) for run, features in launch.groups)
+        return all(_look_up(features, plan.slots, source, *work, rows, *out, run) for run, features in launch.groups)
 
     if not (run(0, 1) if batch * sum(plan.num_slots) < PARALLEL_SLOTS else run_shares(run)):
         name_wrong_id(plan, ids.view(batch, -1).unbind(1))
@@ -61,34 +61,24 @@ def is_int8_ready(launch: Int8Launch) -> bool:
     """Whether the loops are compiled; if not, that begins in the background."""
     rows = np.empty(0, np.int32)
     return all(
-        is_compiled(_look_up, (features, launch.plan.slots, *(0,) * 6, rows, 0, 0, run))
+        is_compiled(_look_up, (features, launch.plan.slots, (0, 0, 0, 0), 0, 0, rows, 0, 0, run))
         for run, features in launch.groups
     )
 
 
 @compile_loops
 def _look_up(
-    features: Array,
-    slots: Array,
-    ids: Any,
-    id_bytes: Any,
-    id_stride: Any,
-    feature_stride: Any,
-    first: Any,
-    last: Any,
-    rows: Array,
-    out: Any,
-    out_stride: Any,
-    run: Any,
+    features: Array, slots: Array, source: Any, first: Any, last: Any, rows: Array, out: Any, out_stride: Any, run: Any
 ) -> Any:
     """Vectors of examples `first` to `last` of all features; False if an id is out of range."""
+    ids, id_bytes, id_stride, feature_stride = source
     mixed = np.empty((4, BLOCK), np.uint64)
     for begin in range(first, last, BLOCK):  # the vectors of a block of examples stay in the cache
         count = min(BLOCK, last - begin)
         for f in range(len(features)):
             feature = features[f]
             at = ids + begin * id_stride + feature.place * feature_stride
-            if not fill_rows(slots, feature, at, id_bytes, id_stride, 0, count, rows, 0, mixed):
+            if not fill_rows(slots, feature, (at, id_bytes, id_stride), 0, count, rows, 0, mixed):
                 return False
             _sum(feature, rows, count, out + begin * out_stride + 4 * feature.out, out_stride, run)
     return True

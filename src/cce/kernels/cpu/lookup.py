@@ -19,14 +19,17 @@ from torch.autograd import forward_ad
 from cce.compiled import is_compiled, parallel_for, scratch
 from cce.kernels.cpu import loops
 from cce.kernels.cpu.gradients import (
+    NO_BAGS,
     PARALLEL_SLOTS,
+    Bags,
+    SavedForBackward,
     dense_gradients,
     differentiable_gradients,
     sparse_gradients,
+    zeros,
 )
 from cce.kernels.cpu.plan import Launch, LaunchPlan, row_starts
 from cce.kernels.cpu.rows import BLOCK
-from cce.kernels.cpu.saved import NO_BAGS, Bags, SavedForBackward, zeros
 
 Array = np.ndarray[Any, Any]
 

@@ -69,9 +69,8 @@ def look_up(
             first = (value - origin) % BLOCK
             count = min(BLOCK - first, end - value)
             start = starts[feature.place] + (value - origin - first) * num_slots if len(starts) else 0
-            if not fill_rows(
-                slots, feature, at + value * id_stride, id_bytes, id_stride, first, count, rows, start, scratch
-            ):
+            own_ids = (at + value * id_stride, id_bytes, id_stride)
+            if not fill_rows(slots, feature, own_ids, first, count, rows, start, scratch):
                 return False
             vectors, stride = into + value * out[1], out[1]
             if len(offsets):
@@ -123,20 +122,13 @@ def scatter(
                     clear(into, kind, special[0])
                     add_scaled(into, upstream + bag * grad_stride + k, weight, kind, special[0])
             start = starts[feature.place] + begin * num_slots
-            _scatter(feature, units[u], tables[feature.place], rows, start, count, at, stride, item, kind, special)
+            own = (at, stride, item)
+            _scatter(feature, units[u], tables[feature.place], rows, start, count, own, kind, special)
 
 
 @compile_loops
 def _gather(
-    feature: Any,
-    rows: Array,
-    start: Any,
-    count: Any,
-    into: Any,
-    stride: Any,
-    sizes: Any,
-    kind: Any,
-    special: Any,
+    feature: Any, rows: Array, start: Any, count: Any, into: Any, stride: Any, sizes: Any, kind: Any, special: Any
 ) -> None:
     """Write the vectors of `count` ids, whose rows begin at `start`, `stride` bytes apart."""
     item, total = sizes
@@ -172,19 +164,10 @@ def _gather(
 
 @compile_loops
 def _scatter(
-    feature: Any,
-    unit: Any,
-    table: Any,
-    rows: Array,
-    start: Any,
-    count: Any,
-    grad: Any,
-    stride: Any,
-    item: Any,
-    kind: Any,
-    special: Any,
+    feature: Any, unit: Any, table: Any, rows: Array, start: Any, count: Any, grads: Any, kind: Any, special: Any
 ) -> None:
     """Add the gradients of `count` vectors to the rows of the gradient table that they came from."""
+    grad, stride, item = grads
     run, terms, columns = special
     num_columns = len(columns) if len(columns) else unit.num_columns
     num_terms = len(terms) if len(terms) else feature.terms

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from cce.compiled import KINDS, RUNS, longest_run
-from cce.indexing import LearnedSlot, Slot, Version, describe
+from cce.indexing import Slot, SlotKind, Version, describe
 from cce.kernels.cpu.loops import FEATURE, UNIT
 from cce.kernels.cpu.rows import BLOCK, SLOT
 
@@ -167,13 +167,12 @@ class LaunchPlan:
             raise ValueError(f"codebook must have at least {needed} rows, got {layout.num_rows}.")
         num_ids = layout.num_embeddings if layout.row_map is None else layout.row_map.num_rows
         for entry in entries:  # they would follow a hash function that is not there
-            if isinstance(entry, LearnedSlot) and entry.seeds is None and entry.num_ids < num_ids:
+            if entry.kind is SlotKind.LEARNED and entry.seeds is None and entry.num_ids < num_ids:
                 raise ValueError(f"pointers must be those of {num_ids} ids, got {entry.num_ids}.")
         return [self._slot_line(entry) for entry in entries]
 
     def _slot_line(self, entry: Slot) -> Array:
         line = np.zeros((), SLOT)
-        line["kind"] = int(entry.kind)
         for name, value in vars(entry).items():
             if isinstance(value, Tensor):
                 line[name] = self._address(value, name)

@@ -55,21 +55,15 @@ def hash_one(x: Any, seeds: Any, num_rows: Any) -> Any:
 
 @compile_loops
 def fill_rows(
-    slots: Array,
-    feature: Any,
-    ids: Any,
-    id_bytes: Any,
-    stride: Any,
-    first: Any,
-    count: Any,
-    rows: Array,
-    start: Any,
-    scratch: Array,
+    slots: Array, feature: Any, source: Any, first: Any, count: Any, rows: Array, start: Any, scratch: Array
 ) -> Any:
-    """Fill `count` rows of each slot of a feature from `first` on of the block at `start`; False if an id is wrong."""
+    """Fill `count` rows of each slot of a feature from `first` on of the block at `start`; False if an id is wrong.
+
+    source: the address of the first id, bytes of an id, and from one to the next.
+    """
     own, low, high = scratch[0], scratch[1], scratch[2]
     num_ids = np.uint64(count)
-    if not _read_ids(ids, id_bytes, stride, num_ids, np.uint64(feature.num_embeddings), own):
+    if not _read_ids(source, num_ids, np.uint64(feature.num_embeddings), own):
         return False
     leaves_out = _note_left_out(feature, own, num_ids, scratch[3])
     is_mixed = False
@@ -102,8 +96,9 @@ def _fill(slot: Any, own: Array, count: Any, rows: Array, to: Any) -> None:
 
 
 @compile_loops
-def _read_ids(ids: Any, id_bytes: Any, stride: Any, count: Any, limit: Any, own: Array) -> bool:
+def _read_ids(source: Any, count: Any, limit: Any, own: Array) -> bool:
     """Read ids of 4 or 8 bytes; False if one is out of range. A negative one is a large one without its sign."""
+    ids, id_bytes, stride = source
     is_wrong = False
     for i in range(count):
         at = ids + np.int64(i) * stride

@@ -3,12 +3,26 @@
 `embeddings.row_lookup` and `optim.row_step` have the definition in plain torch; these loops give the same bits.
 """
 
-from cce.kernels.cpu.int8.bytes import COUNT_VALUES, GROUPS, LARGEST, LEVEL_VALUES, NUM_GROUPS, OFFSET, SHIFT
 from cce.kernels.cpu.int8.gradients import sum_gradients
 from cce.kernels.cpu.int8.lookup import look_up
-from cce.kernels.cpu.int8.row_map import find_rows, insert_recent, merge
 from cce.kernels.cpu.int8.step import find_full, is_crowded, is_due, rescale, step
-from cce.kernels.cpu.int8.tables import BATCH, GRADIENTS, RULE, STATE_NBYTES, TABLE
+from cce.kernels.cpu.int8.tables import (
+    BATCH,
+    COUNT_VALUES,
+    GRADIENTS,
+    GROUPS,
+    LARGEST,
+    LEVEL_VALUES,
+    NUM_GROUPS,
+    OFFSET,
+    RULE,
+    SHIFT,
+    STATE_NBYTES,
+    TABLE,
+    find_rows,
+    insert_recent,
+    merge,
+)
 
 __all__ = [
     "BATCH",

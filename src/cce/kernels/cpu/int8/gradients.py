@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from cce.compiled import compile_loops, memory
-from cce.kernels.cpu.int8.bytes import GOLDEN
-from cce.kernels.cpu.int8.tables import NO_ROW, table_at
+from cce.kernels.cpu.int8.tables import GOLDEN, NO_ROW, table_at
 
 Array = np.ndarray[Any, Any]
 
@@ -34,7 +33,7 @@ def sum_gradients(
         count = starts[t + 1] - starts[t]
         slots = np.empty(_num_slots(count), np.int32)
         slots[:] = EMPTY
-        _sum(table_at(tables[t]), paddings[t], batch, len(tables), t, starts[t], count, into[t], slots, run)
+        _sum(table_at(tables[t]), paddings[t], batch, (t, len(tables)), starts[t], count, into[t], slots, run)
         _add_squares(table_at(tables[t]), into[t], run)
 
 
@@ -48,17 +47,9 @@ def _num_slots(count: Any) -> Any:
 
 @compile_loops
 def _sum(
-    table: Any,
-    padding: Any,
-    batch: Any,
-    num_tables: Any,
-    t: Any,
-    start: Any,
-    count: Any,
-    into: Any,
-    slots: Array,
-    run: Any,
+    table: Any, padding: Any, batch: Any, place: Any, start: Any, count: Any, into: Any, slots: Array, run: Any
 ) -> None:
+    t, num_tables = place
     ids = carray(pointer(batch.saved_ids + 8 * start), (count,), np.int64)
     rows = carray(pointer(batch.saved_rows + 8 * start), (count,), np.int64)
     distinct = carray(pointer(into.ids), (count,), np.int64)

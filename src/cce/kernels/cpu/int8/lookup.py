@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from cce.compiled import compile_loops, memory
-from cce.kernels.cpu.int8.row_map import find_row, map_of
-from cce.kernels.cpu.int8.tables import STATE_NBYTES, table_at
+from cce.kernels.cpu.int8.tables import STATE_NBYTES, find_row, map_of, table_at
 
 Array = np.ndarray[Any, Any]
 
@@ -42,7 +41,9 @@ def look_up(tables: Array, paddings: Array, batches: Array, first: Any, last: An
                 if not _find(table_at(tables[t]), at + chunk * batch.id_stride, batch.id_stride, count, found):
                     return t
                 if batch.offsets:
-                    _add_bags(table_at(tables[t]), paddings[t], batch, len(tables), t, begin, chunk, count, found, run)
+                    _add_bags(
+                        table_at(tables[t]), paddings[t], batch, (t, len(tables)), begin, chunk, count, found, run
+                    )
                 else:
                     _put_each(table_at(tables[t]), paddings[t], batch, len(tables), t, chunk, count, found, run)
     return NO_TABLE
@@ -89,18 +90,10 @@ def _put_each(
 
 @compile_loops
 def _add_bags(
-    table: Any,
-    padding: Any,
-    batch: Any,
-    num_tables: Any,
-    t: Any,
-    begin: Any,
-    chunk: Any,
-    count: Any,
-    found: Array,
-    run: Any,
+    table: Any, padding: Any, batch: Any, place: Any, begin: Any, chunk: Any, count: Any, found: Array, run: Any
 ) -> None:
-    """Vectors of ids in bags from `begin` on, added to those of their bags."""
+    """Vectors of ids in bags from `begin` on, added to those of their bags. `place`: of the table, among how many."""
+    t, num_tables = place
     dim, scale, records, width = table.dim, np.float32(table.scale), table.records, table.dim + STATE_NBYTES
     bag, ends = begin, batch.offsets + 8 * (t * batch.size + 1)
     for i in range(count):

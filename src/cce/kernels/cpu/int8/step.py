@@ -7,21 +7,28 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cce.compiled import compile_loops, memory
-from cce.kernels.cpu.int8.bytes import (
+from cce.kernels.cpu.int8.gradients import seen_before
+from cce.kernels.cpu.int8.tables import (
+    COUNT,
     COUNT_VALUES,
     GOLDEN,
+    GRADIENTS,
     GROUPS,
     LARGEST,
+    LEVEL,
     LEVEL_VALUES,
+    NO_ROW,
     NUM_GROUPS,
+    RULE,
+    STATE_NBYTES,
+    USE,
     encode_count,
     encode_level,
+    find_slot,
+    table_at,
     uniform_at,
     uniform_pair,
 )
-from cce.kernels.cpu.int8.gradients import seen_before
-from cce.kernels.cpu.int8.row_map import find_slot
-from cce.kernels.cpu.int8.tables import COUNT, GRADIENTS, LEVEL, NO_ROW, RULE, STATE_NBYTES, USE, table_at
 from cce.kernels.cpu.rows import scramble
 
 Array = np.ndarray[Any, Any]
@@ -231,28 +238,19 @@ def _move_all(table: Any, moved: Moved, rule: Any, rates: Rates, state: Array, r
         if i + AHEAD < len(moved.rows):
             prefetch(table.records + moved.rows[i + AHEAD] * width)
         if moved.rows[i] != NO_ROW:
-            grad = moved.sums + 4 * i * table.dim
-            _move(table, rule, weight, rates, state, keys, moved.ids[i], moved.rows[i], moved.occurrences[i], grad, run)
+            one = (moved.ids[i], moved.rows[i], moved.occurrences[i], moved.sums + 4 * i * table.dim)
+            _move(table, rule, weight, rates, state, keys, one, run)
     if moved.num_shared:
-        given, row, grad = np.int64(-1), np.int64(0), moved.shared.ctypes.data
-        _move(table, rule, weight, rates, state, keys, given, row, moved.num_shared, grad, run)
+        one = (np.int64(-1), np.int64(0), moved.num_shared, np.int64(moved.shared.ctypes.data))
+        _move(table, rule, weight, rates, state, keys, one, run)
 
 
 @compile_loops
 def _move(
-    table: Any,
-    rule: Any,
-    weight: Any,
-    rates: Rates,
-    state: Array,
-    keys: tuple[Any, Any],
-    given: Any,
-    row: Any,
-    occurrences: Any,
-    grad: Any,
-    run: Any,
+    table: Any, rule: Any, weight: Any, rates: Rates, state: Array, keys: tuple[Any, Any], one: Any, run: Any
 ) -> None:
-    """Move one row by the gradient at an address."""
+    """Move one row: its id, number and occurrences, and the address of its gradient."""
+    given, row, occurrences, grad = one
     dim, factor, place, own = table.dim, np.float32(rule.factor), np.uint64(given), state[row]
     level_noise, count_noise = uniform_pair(keys[0], place)
     group = GROUPS[own[dim + COUNT]]
@@ -275,16 +273,7 @@ def _move(
     values = np.int64(0)
     for k in range(0, dim, len(run)):
         values += move_codes(
-            codes + k,
-            grad + 4 * k,
-            factor,
-            gain + 4 * k,
-            speed,
-            shrink + 4 * k,
-            pull,
-            seed + k * GOLDEN_32,
-            shift,
-            run,
+            codes + k, grad + 4 * k, factor, gain + 4 * k, speed, shrink + 4 * k, pull, seed + k * GOLDEN_32, shift, run
         )
     table.value_squares += np.float64(values) / dim
     table.value_count += 1
