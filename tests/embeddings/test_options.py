@@ -76,7 +76,7 @@ def test_the_schedules_of_the_paper():
 
 def test_cce_trains_as_rows_that_ids_earn_and_is_never_clustered_before_it_is_finalized():
     ours = METHODS["cce"].training_defaults()
-    assert ours == TrainingDefaults(num_rows=256, min_count=1, trains_as_rows=True, refits=3)
+    assert ours == TrainingDefaults(num_rows=256, min_count=1, trains_as_rows=True, refits=5)
     assert ours.cluster_epochs(10) == []
 
 

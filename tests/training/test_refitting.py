@@ -6,6 +6,7 @@ import signal
 import pytest
 import torch
 
+from cce.reclustering import Refit
 from cce.run_folder import RunFolder
 from cce.training import Trainer, count_ids
 from cce.training.checkpoint import checkpoint_path, list_checkpoints, read_checkpoint
@@ -165,41 +166,59 @@ def test_ctrl_c_without_validation_rows_keeps_the_last_whole_round(tmp_path, mon
 AUTO = REFITS | {"refits": "auto", "epochs": 3}
 
 
-def watch_rounds(monkeypatch, scores, *, train=5.0):
-    """Let rounds have these validation scores; training took `train` seconds, and each round 1."""
-    end_event, validate = Trainer.end_event, Trainer.validate
+def watch_rounds(monkeypatch, scores, *, train=9.0):
+    """Let rounds have these validation scores; training took `train` seconds, and each round 1. What rounds were on."""
+    validate, seconds, round_, on_parts = Trainer.validate, RefitPhase._seconds, Refit.round, []
 
-    def timed(self, what):
-        if self.refitting.num_rounds:
-            self.session.stopwatch.seconds |= {"train": train, "refit": float(self.refitting.num_rounds)}
-        end_event(self, what)
+    def timed(self, part):
+        return {"train": train, "refit": float(self.num_rounds)}[part] if self.num_rounds else seconds(self, part)
 
     def scored(self):
         validate(self)
         if number := self.refitting.num_rounds:
             self.session.curve[-1]["bce"] = scores[number - 1]
 
+    def watched(self, **options):
+        on_parts.append(options["on_parts"])
+        return round_(self, **options)
+
     monkeypatch.setattr("cce.training.refit_phase.PASS_EPOCHS", 0.1)
-    monkeypatch.setattr(Trainer, "end_event", timed)
+    monkeypatch.setattr(RefitPhase, "_seconds", timed)
     monkeypatch.setattr(Trainer, "validate", scored)
+    monkeypatch.setattr(Refit, "round", watched)
+    return on_parts
 
 
-def test_refits_that_nobody_asked_for_go_on_while_they_gain(data, tmp_path, monkeypatch, capsys):
-    watch_rounds(monkeypatch, [0.03, 0.03, 0.01])
+def test_a_trial_that_gains_is_followed_by_rounds_on_parts_and_one_on_all_rows(data, tmp_path, monkeypatch, capsys):
+    on_parts = watch_rounds(monkeypatch, [0.03, 0.8, 0.8, 0.8, 0.01])
     record = Trainer(tiny_config(data, **AUTO), tmp_path / "run", progress=True).run()
-    assert [scores["step"] for scores in record.curve] == [40, 41, 42]
+    assert [scores["step"] for scores in record.curve] == [40, 41, 42, 43, 44, 45]
+    assert on_parts == [False, True, True, True, False]
     said = capsys.readouterr().err
-    assert "up to 3 rounds of refits follow, as at most 4 tables have pointers: about " in said
-    assert "no more refits: round 2 gained too little" in said
+    assert "up to 5 rounds of refits follow, as at most 4 tables have pointers: about " in said
+    assert "no more refits: all rounds are done" in said
     assert ", the best by validation" in said
     assert Trainer.resume(tmp_path / "run").run().curve == record.curve  # nothing is left to do
 
 
-def test_rounds_that_would_take_longer_than_training_are_not_begun(data, tmp_path, monkeypatch, capsys):
-    watch_rounds(monkeypatch, [0.03, 0.02, 0.01], train=2.5)  # two rounds of 1
+def test_a_trial_that_gains_too_little_is_alone(data, tmp_path, monkeypatch, capsys):
+    watch_rounds(monkeypatch, [9.0])
     record = Trainer(tiny_config(data, **AUTO), tmp_path / "run", progress=True).run()
-    assert len(record.curve) == 3
+    assert [scores["step"] for scores in record.curve] == [40, 41]
+    assert "no more refits: the first round gained too little" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("train", "expected"), [(2.5, [False]), (3.5, [False, True, False])])
+def test_rounds_that_would_take_longer_than_training_are_not_begun(
+    data, tmp_path, monkeypatch, capsys, train, expected
+):
+    on_parts = watch_rounds(monkeypatch, [0.03, 0.02, 0.01], train=train)
+    Trainer(tiny_config(data, **AUTO), tmp_path / "run", progress=True).run()
+    assert on_parts == expected  # a round on parts never comes last
     assert "no more refits: a round takes about 1.0 s, and all of them may take" in capsys.readouterr().err
+
+
+def test_no_round_is_begun_that_would_take_longer_than_training(data, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("cce.training.refit_phase.PASS_EPOCHS", 100.0)
     record = Trainer(tiny_config(data, **AUTO), tmp_path / "none", progress=True).run()
     assert [scores["step"] for scores in record.curve] == [40]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from cce.checks import check_flag, check_range, check_type
-from cce.reclustering import NumRounds, Refit, RefitEvent, Source, check_rounds, most_rounds, why_stop
+from cce.reclustering import NumRounds, Refit, RefitEvent, Source, check_rounds, is_on_parts, most_rounds, why_stop
 from cce.signals import uninterrupted
 from cce.text import format_table
 
@@ -71,7 +71,8 @@ def refit(
         element is the target and the others the inputs).
     validate: a score of the model as it is, of which less is better; the model of the best round is kept, that of
         before the first round if no round is better. Without it, that of the last round.
-    rounds: how many. "auto": with `validate` until a round gains too little, three at most; without it, two.
+    rounds: how many; those between the first and the last are on parts of the rows, and may score worse than the last
+        one will. "auto": with `validate` one round and, if it gains, four more; without it, four.
     """
     check_type("model", model, nn.Module, "a torch.nn.Module")
     check_rounds(rounds)
@@ -85,9 +86,10 @@ def refit(
         while not (stop := why_stop(rounds, [each.score for each in done])):
             number, began = len(done), time.perf_counter()
             generator = torch.Generator().manual_seed((seed + (number << 32)) % 2**63)
-            name = f"refit {number} of {most_rounds(rounds, [score])}"
-            with _bar(fit, name, done[-1].score, is_shown=progress) as bar:
-                events = fit.round(generator=generator, seen=lambda _: bar.update())
+            num_rounds = most_rounds(rounds, [score])
+            on_parts = is_on_parts(number, num_rounds)
+            with _bar(fit, f"refit {number} of {num_rounds}", done[-1].score, is_shown=progress) as bar:
+                events = fit.round(generator=generator, seen=lambda _: bar.update(), on_parts=on_parts)
             done.append(RefitRound(events, None, time.perf_counter() - began))
             if validate is not None:
                 done[-1] = RefitRound(events, float(validate()), done[-1].seconds)

@@ -3,7 +3,16 @@
 When to cluster, what becomes of the optimizer's state and of averaged copies, and how several processes share the work.
 """
 
-from cce.reclustering.refit import NumRounds, Refit, RefitEvent, Source, check_rounds, most_rounds, why_stop
+from cce.reclustering.refit import (
+    NumRounds,
+    Refit,
+    RefitEvent,
+    Source,
+    check_rounds,
+    is_on_parts,
+    most_rounds,
+    why_stop,
+)
 from cce.reclustering.repair import POLICIES, repair_optimizer, restart_average
 from cce.reclustering.schedule import ClusterSchedule
 
@@ -15,6 +24,7 @@ __all__ = [
     "RefitEvent",
     "Source",
     "check_rounds",
+    "is_on_parts",
     "most_rounds",
     "repair_optimizer",
     "restart_average",

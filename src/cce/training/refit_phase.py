@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from cce.collection import feature_name
 from cce.distributed import broadcast
 from cce.embeddings import Finalizable
-from cce.reclustering import NumRounds, Refit, Source, most_rounds, why_stop
+from cce.reclustering import NumRounds, Refit, Source, is_on_parts, most_rounds, why_stop
 from cce.text import format_seconds
 from cce.training.outcome import go_back_to_best
 from cce.training.phases import Phase
@@ -35,8 +35,9 @@ class _EndedError(Exception):
 class RefitPhase(Phase):
     """Rounds of refits of the best model. Of several processes each passes over its share of the rows.
 
-    When there are enough rounds is said by `why_stop`. With `refits="auto"` they take no longer than training did: a
-    round comes if it is expected to end in time. Ctrl-C ends them, and the best is kept.
+    When there are enough rounds is said by `why_stop`. With `refits="auto"` they take no longer than training did: the
+    trial comes if it is expected to end in time, and after it as many rounds as are. Ctrl-C ends them, and the best is
+    kept.
     """
 
     name = "refit"
@@ -71,10 +72,11 @@ class RefitPhase(Phase):
             return
         self.refit = Refit(Source(model, self._batches, forward=lambda batch: (model(batch), batch), loss=_losses))
         self.refit.load_state_dict(self._priors)
+        rounds: NumRounds = "auto" if self.config.is_limited else self.config.refits
         if self.num_rounds == 0:
             self._start()
-        rounds: NumRounds = "auto" if self.config.is_limited else self.config.refits
-        self.planned = most_rounds(rounds, self.scores)
+            self.planned = most_rounds(rounds, self.scores)
+            self._limit()
         while not (why := why_stop(rounds, self.scores) or self._why_too_long()):
             if self.num_rounds == 0:
                 self._announce()
@@ -121,15 +123,21 @@ class RefitPhase(Phase):
         epoch = self._seconds("train") / max(self.session.rows_trained / self.session.num_rows, 1e-9)
         return epoch * PASS_EPOCHS * self.refit.num_passes
 
+    def _limit(self) -> None:
+        """Plan no more rounds than end in time, the same on all processes, whose clocks differ."""
+        if self.config.is_limited:
+            seconds = self._seconds("train") - self._seconds("refit")
+            left = int(broadcast(max(0.0, seconds) / max(self._round_seconds(), 1e-9), self.session.ranks))
+            is_alone = self.num_rounds == 1 and left < 2  # a second round is on parts, and pays with a third
+            self.planned = min(self.planned, self.num_rounds + (0 if is_alone else left))
+
     def _why_too_long(self) -> str:
-        """Why there is no time for another round; the same on all processes, whose clocks differ."""
-        needed, trained = self._round_seconds(), self._seconds("train")
-        is_too_long = self.config.is_limited and self._seconds("refit") + needed > trained
-        if not broadcast(is_too_long, self.session.ranks):
+        """Why there is no time for another round."""
+        if self.num_rounds < self.planned:
             return ""
         return (
-            f"a round takes about {format_seconds(needed)}, and all of them may take as long as training, "
-            f"{format_seconds(trained)}; --refits N does N rounds"
+            f"a round takes about {format_seconds(self._round_seconds())}, and all of them may take as long as "
+            f"training, {format_seconds(self._seconds('train'))}; --refits N does N rounds"
         )
 
     def _announce(self) -> None:
@@ -138,7 +146,7 @@ class RefitPhase(Phase):
             how_many = f"up to {how_many}"
         self.trainer.progress.say(
             f"{how_many}, as {self.config.refits_because}: about {format_seconds(self._round_seconds())} each. "
-            "The best round is kept; Ctrl-C ends them."
+            "Those before the last may score worse than it will. The best is kept; Ctrl-C ends them."
         )
 
     def _round(self) -> None:
@@ -150,6 +158,8 @@ class RefitPhase(Phase):
         with session.stopwatch("refit"):
             for feature, values in self.refit_tables().items():
                 trainer.write("refit", table=feature, **values)
+        if self.num_rounds == 1:
+            self._limit()
         trainer.end_event(f"round {number} of {self.planned} of refits")
 
     def refit_tables(self) -> dict[str, dict[str, Any]]:
@@ -157,7 +167,9 @@ class RefitPhase(Phase):
         session, refit = self.session, self.refit
         assert refit is not None
         generator = torch.Generator().manual_seed((self.config.seed + (self.num_rounds << 32)) % 2**63)
-        events = refit.round(generator=generator, ranks=session.ranks, seen=self.trainer.progress.update)
+        on_parts = is_on_parts(self.num_rounds + 1, self.planned)
+        seen = self.trainer.progress.update
+        events = refit.round(generator=generator, ranks=session.ranks, seen=seen, on_parts=on_parts)
         self.num_rounds += 1
         session.parallel.refresh()
         return {feature_name(name.rpartition(".")[2]): asdict(event) for name, event in events.items()}

@@ -179,10 +179,11 @@ def test_pointers_by_chance_become_as_good_as_the_truth_nearly():
     scores = []
     report = cce.refit(model, loader(rows), validate=lambda: scores.append(bce(model, held_out)) or scores[-1])
     assert [each.score for each in report.rounds] == scores
-    assert 3 <= len(scores) <= 5
-    assert report.stopped in ("all rounds are done", f"round {len(scores) - 1} gained too little")
+    assert len(scores) == 6
+    assert report.stopped == "all rounds are done"
+    assert scores == sorted(scores, reverse=True)
     assert bce(model, held_out) == min(scores) == scores[report.kept]
-    assert min(scores) < scores[0] - 0.15
+    assert min(scores) < scores[0] - 0.25
     assert all(torch.equal(model.state_dict()[name], value) for name, value in network.items())
     assert model.training
     assert not model.user._forward_hooks
@@ -332,7 +333,7 @@ def test_auto_stops_after_a_round_that_gains_too_little():
     before, scores = state(model), iter([0.5, 0.49999])
     report = cce.refit(model, loader(rows), validate=lambda: next(scores))
     assert len(report.rounds) == 2
-    assert report.stopped == "round 1 gained too little"
+    assert report.stopped == "the first round gained too little"
     assert report.kept == 1  # less is better, however little
     assert not is_as_before(model, before)
 

@@ -6,8 +6,9 @@ import torch
 from torch import nn
 
 from cce import EmbeddingCollection
+from cce.distributed import current_ranks
 from cce.models import create_model
-from cce.reclustering import Refit, Source, why_stop
+from cce.reclustering import Refit, Source, is_on_parts, why_stop
 from cce.reclustering.refit import refit as refit_module
 from cce.schema import Batch, Feature, Schema
 from helpers.ratings import finalized
@@ -250,21 +251,55 @@ def test_any_number_of_columns_and_rows_can_be_refitted(num_columns, num_rows):
     [
         ("auto", [0.5], ""),
         ("auto", [0.5, 0.49], ""),
-        ("auto", [0.5, 0.4999], "round 1 gained too little"),
-        ("auto", [0.5, 0.51], "round 1 gained too little"),
-        ("auto", [0.5, float("nan")], "round 1 gained too little"),
-        ("auto", [0.5, 0.49, 0.48, 0.4799], "round 3 gained too little"),
+        ("auto", [0.5, 0.4999], "the first round gained too little"),
+        ("auto", [0.5, 0.51], "the first round gained too little"),
+        ("auto", [0.5, float("nan")], "the first round gained too little"),
+        ("auto", [0.5, 0.49, 0.6, 0.7, 0.8], ""),  # rounds on parts
+        ("auto", [0.5, 0.49, 0.6, 0.7, 0.8, 0.4], "all rounds are done"),
         ("auto", [-0.8, -0.801], ""),  # such as an AUC, of which more is better
-        ("auto", [-0.8, -0.8001], "round 1 gained too little"),
-        ("auto", [0.5, 0.4, 0.3, 0.2], "all rounds are done"),
-        ("auto", [None, None], ""),
-        ("auto", [None, None, None], "all rounds are done"),
+        ("auto", [-0.8, -0.8001], "the first round gained too little"),
+        ("auto", [None, None, None, None], ""),
+        ("auto", [None, None, None, None, None], "all rounds are done"),
         (2, [0.5, 0.6], ""),
         (2, [0.5, 0.6, 0.7], "all rounds are done"),
     ],
 )
-def test_rounds_end_where_they_gain_too_little_unless_a_number_is_given(rounds, scores, expected):
+def test_rounds_end_with_a_trial_that_gains_too_little_unless_a_number_is_given(rounds, scores, expected):
     assert why_stop(rounds, scores) == expected
+
+
+def test_rounds_between_the_first_and_the_last_are_on_parts():
+    found = {rounds: [is_on_parts(number, rounds) for number in range(1, rounds + 1)] for rounds in (1, 2, 3, 5)}
+    assert found == {1: [False], 2: [True, False], 3: [False, True, False], 5: [False, True, True, True, False]}
+
+
+def test_rounds_on_all_rows_fit_noise_and_rounds_on_parts_do_not():
+    """Tables that are fitted to labels that another one has learned believe them: labels by chance are learned."""
+    found = {}
+    for on_parts in (False, True):
+        rows, model = Ratings(4_000, 1, signal=0.0), make_model()
+        train(model, rows, 40)
+        refit = make_refit(model, rows)
+        for turn in range(4):
+            refit.round(generator=seeded(turn), on_parts=on_parts)
+        found[on_parts] = score(model, rows)
+    assert found[False] < found[True] - 0.005
+    assert found[True] > np.log(2) - 0.005
+
+
+def test_the_part_of_a_row_depends_on_its_ids_alone_and_tables_have_parts_of_their_own():
+    rows, model = Ratings(3_000, 1), make_model()
+    refit, order = make_refit(model, rows), np.random.default_rng(0).permutation(3_000)
+    with refit.hooks.attached():
+        given, shuffled = (
+            refit.hooks.record(lambda numbers=numbers: model(rows.fetch(numbers))).parts(2)
+            for numbers in (np.arange(3_000), order)
+        )
+    assert torch.equal(given[order], shuffled)
+    assert 1_300 < int(given.sum()) < 1_700
+    sums = dict(refit._pass(0, current_ranks(), on_parts=True))
+    first, second = (quadratics.num_rows.sum() for quadratics in sums.values())
+    assert (int(first), int(second)) == (3_000 - int(given.sum()), int(given.sum()))
 
 
 def test_without_compiled_loops_it_says_so(monkeypatch):

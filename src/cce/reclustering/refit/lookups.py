@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from cce.collection import EmbeddingCollection
 from cce.embeddings import Embedding, EmbeddingBag
+from cce.indexing import make_key, scramble, uniform
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,6 +41,11 @@ class Found(NamedTuple):
     slots: Tensor  # (n) int64, of the ids
     jacobians: Tensor  # (n, embedding_dim): of the row's output in the id's vector
 
+    def within(self, rows: Tensor) -> Found:
+        """Only those in some rows of the batch, given as a mask."""
+        own = rows[self.rows]
+        return Found(self.rows[own], self.slots[own], self.jacobians[own])
+
 
 @dataclass(frozen=True)
 class Recorded:
@@ -48,6 +54,14 @@ class Recorded:
     outputs: Tensor  # (rows)
     lookups: list[dict[str, Occurrences]]
     jacobians: list[Tensor]  # of each lookup, of the shape of its output
+
+    def parts(self, num_parts: int) -> Tensor:
+        """Which part of all training rows each row is in: by a hash of its ids, so that rows may come in any order."""
+        keys = torch.zeros(len(self.outputs), dtype=torch.int64)
+        every = (each for lookup in self.lookups for each in lookup.values())
+        for index, each in enumerate(every):
+            keys.index_add_(0, each.rows, scramble(each.ids + make_key(0, index)))
+        return (uniform(0, keys) * num_parts).long()
 
     def find(self, name: str, slots: np.ndarray) -> Found:
         """The ids of a table that have a slot, by id: -1 if it has none."""

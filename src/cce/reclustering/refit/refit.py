@@ -27,8 +27,9 @@ from cce.reclustering.refit.sources import Source
 from cce.signals import uninterrupted
 
 NumRounds = int | Literal["auto"]
-AUTO_ROUNDS, UNSCORED_ROUNDS = 3, 2  # at most, with and without scores
-SMALLEST_GAIN = 5e-4  # of the best score so far, that a round must gain for another one to follow
+AUTO_ROUNDS, UNSCORED_ROUNDS = 5, 4  # at most, with and without scores
+SMALLEST_GAIN = 5e-4  # of the score before it, that a trial must gain for other rounds to follow
+NUM_PARTS = 3  # of the rows, at most
 FULL_NBYTES = 16  # of a value of a full table under Adam: itself, gradient and two moments
 SMALLEST_NBYTES, LARGEST_NBYTES = 1 << 26, 1 << 30
 EM_IDS, EM_VALUES = 1 << 12, 1 << 16  # ids of a sample, and values of their vectors, at most
@@ -54,14 +55,22 @@ def most_rounds(rounds: NumRounds, scores: Sequence[float | None]) -> int:
 def why_stop(rounds: NumRounds, scores: Sequence[float | None]) -> str:
     """Why no round follows those that gave these scores, of which less is better; "" if one does.
 
-    scores: that of no round first. With "auto", a round that gains little is the last one.
+    scores: that of no round first. With "auto" and scores the first round is a trial: if it gains little, it is alone.
     """
-    done = len(scores) - 1
-    if rounds == "auto" and done:
-        best = min((score for score in scores[:-1] if score is not None), default=None)
-        if best is not None and not scores[-1] < best * (1 - math.copysign(SMALLEST_GAIN, best)):  # type: ignore[operator]
-            return f"round {done} gained too little"
+    done, before = len(scores) - 1, scores[0]
+    if rounds == "auto" and done and before is not None:
+        trial = scores[1]
+        if trial is None or not trial < before * (1 - math.copysign(SMALLEST_GAIN, before)):
+            return "the first round gained too little"
     return "all rounds are done" if done >= most_rounds(rounds, scores) else ""
+
+
+def is_on_parts(number: int, num_rounds: int) -> bool:
+    """Whether round `number` of so many, counted from 1, is on parts of the rows: all but the first and the last.
+
+    Of two rounds the first one is, as two on all rows would be worse than one.
+    """
+    return number < num_rounds and (number > 1 or num_rounds == 2)
 
 
 def nbytes_per_id(dim: int) -> int:
@@ -71,6 +80,10 @@ def nbytes_per_id(dim: int) -> int:
 
 class Refit:
     """Fits the finalized `cce` tables of a model to training rows, in rounds.
+
+    A table that is fitted to rows whose labels another table has learned believes these labels: rounds on all rows lose
+    from the second one on. In a round on parts of the rows each table has a part of its own, which no table of another
+    part has learned, and the next such round begins with what is as honest. The last round is on all rows.
 
     max_nbytes: of Hessians and gradients that are held at a time; more ids take more passes over the rows. By default
         that of full tables under Adam, but 64 MB to 1 GB. An id of 16 dimensions has 612 bytes, of 64 8.6 kB.
@@ -98,18 +111,20 @@ class Refit:
         generator: torch.Generator | None = None,
         ranks: Ranks | None = None,
         seen: Callable[[int], object] = lambda _: None,
+        on_parts: bool = False,
     ) -> dict[str, RefitEvent]:
         """Refit all tables, each with the others as they were; all change at the end, or none. Say what happened.
 
         ranks: processes that all call this, with equal models and generators and rows of their own: all get the same
             tables. By default those of torch's process group, if there is one.
         seen: called with the number of rows of each batch.
+        on_parts: fit each table on a part of the rows; see the class.
         """
         began, generator, ranks = perf_counter(), common_generator(generator), ranks or current_ranks()
         priors: dict[str, Prior] = {}
         coders: dict[str, TableCoder] = {}
         for part in range(self.num_passes):
-            for name, quadratics in self._pass(part, ranks, seen):
+            for name, quadratics in self._pass(part, ranks, seen, on_parts=on_parts):
                 if name not in priors:
                     priors[name] = self._learn_prior(name, quadratics, generator)
                     coders[name] = TableCoder(self.tables[name], quadratics, priors[name], generator)
@@ -126,7 +141,7 @@ class Refit:
         return {name: RefitEvent(coders[name].num_ids, churn, seconds) for name, (_, churn) in made.items()}
 
     def _pass(
-        self, part: int, ranks: Ranks, seen: Callable[[int], object] = lambda _: None
+        self, part: int, ranks: Ranks, seen: Callable[[int], object] = lambda _: None, *, on_parts: bool = False
     ) -> Iterator[tuple[str, Quadratics]]:
         """The quadratics of every `num_passes`-th id of each table: ids of all counts, so each part is a sample."""
         ids = {name: self._ids(name)[part :: self.num_passes] for name in self.tables}
@@ -141,6 +156,9 @@ class Refit:
                 found = {name: recorded.find(name, slots[name]) for name in sums}
                 moving = torch.bincount(torch.cat([each.rows for each in found.values()]), minlength=len(first))
                 moving = 1 + (moving - 1).clamp(min=0).float() * self.num_passes  # ids of other parts move as well
+                if on_parts:
+                    parts = recorded.parts(min(NUM_PARTS, len(found)))
+                    found = {n: each.within(parts == at % NUM_PARTS) for at, (n, each) in enumerate(found.items())}
                 for name, each in found.items():
                     sums[name].add(each, first, second, moving)
                 seen(len(first))
