@@ -1,5 +1,8 @@
 """Cells of a k-d tree: every point once, on its own side of every cut."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -49,3 +52,41 @@ def test_narrow_rows_are_padded_with_zeros_which_no_cut_takes():
     assert rows.shape == (5000, 4)
     assert not rows[:, 2:].any()
     assert build_split_tree(rows, 5000).dimensions.max() < 2
+
+
+INTERRUPTED = """
+import signal, time
+import numpy as np
+from cce.clustering.search.cells import build_split_tree, sort_into_cells
+
+rows = np.random.default_rng(0).standard_normal((40, 4)).astype(np.float32)
+expected = sort_into_cells(rows, build_split_tree(rows, 40))
+caught, end, may_raise = 0, time.monotonic() + 2, False
+
+def interrupt(*_):
+    global may_raise
+    if may_raise:
+        may_raise = False
+        raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, interrupt)
+signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
+while time.monotonic() < end:
+    try:
+        may_raise = True
+        found = sort_into_cells(rows, build_split_tree(rows, 40))
+        may_raise = False
+    except KeyboardInterrupt:
+        caught += 1
+signal.setitimer(signal.ITIMER_REAL, 0)
+found = sort_into_cells(rows, build_split_tree(rows, 40))
+assert caught > 100, caught
+assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))
+"""
+
+
+@pytest.mark.slow
+def test_an_interrupt_while_compiled_code_returns_is_an_exception_and_no_crash():
+    """numba makes a named tuple by calling Python, and does not look whether that raised."""
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.returncode, done.stderr[-2000:])

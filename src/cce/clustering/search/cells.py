@@ -61,26 +61,30 @@ def build_split_tree(rows: Floats, num_points: int) -> SplitTree:
     """Return a tree with cells for `num_points` points that are spread as the `rows`, which are padded."""
     depth = min(DEEPEST, (num_points // POINTS_IN_CELL).bit_length())
     step = max(1, len(rows) // (SAMPLED_IN_CELL << depth))
-    return cut_sample(np.ascontiguousarray(rows[::step]), 1 << depth)
+    num_cells = 1 << depth
+    tree = SplitTree(np.zeros(num_cells, np.uint64), np.zeros(num_cells, np.float32))
+    cut_sample(np.ascontiguousarray(rows[::step]), tree)
+    return tree
 
 
+# Compiled code that Python calls returns no arrays: numba calls Python to make them, and does not look whether that was
+# interrupted. It would crash.
 @compile_loops
-def cut_sample(sample: Floats, num_cells: int) -> SplitTree:
+def cut_sample(sample: Floats, tree: SplitTree) -> None:
     """Cut the sample at the median of its widest dimension, and each part again, level by level."""
-    num_rows = sample.shape[0]
+    num_rows, num_cells = sample.shape[0], tree.values.shape[0]
     order = np.arange(num_rows).astype(np.int32)
     spare, median_of = np.empty(num_rows, np.int32), np.empty(MEDIAN_OF, np.float32)
-    dimensions, values = np.zeros(num_cells, np.uint64), np.zeros(num_cells, np.float32)
     starts, ends = np.zeros(2 * num_cells, np.int64), np.full(2 * num_cells, num_rows)
     for node in range(1, num_cells):
         begin, end = starts[node], ends[node]
         middle = begin
         if begin < end:
-            dimensions[node], values[node] = choose_cut(sample, order, begin, end, median_of)
-            middle = part_rows(sample, order, begin, end, spare, dimensions[node], values[node])
+            dimension, value = choose_cut(sample, order, begin, end, median_of)
+            tree.dimensions[node], tree.values[node] = dimension, value
+            middle = part_rows(sample, order, begin, end, spare, dimension, value)
         starts[2 * node], ends[2 * node] = begin, middle
         starts[2 * node + 1], ends[2 * node + 1] = middle, end
-    return SplitTree(dimensions, values)
 
 
 @compile_loops
@@ -127,25 +131,30 @@ def choose_cut(rows: Floats, order: Ints, begin: int, end: int, values: Floats) 
     return np.uint64(best_dimension), values[num_sampled // 2]
 
 
-@compile_loops
 def sort_into_cells(rows: Floats, tree: SplitTree) -> Cells:
     """Move every point into its cell."""
-    num_rows, num_cells = rows.shape[0], tree.values.shape[0]
-    cells = find_cells(rows, tree)
+    num_rows, num_cells = len(rows), len(tree.values)
     starts = np.zeros(num_cells + 2, np.int32)
-    for row in range(np.uint64(num_rows)):
+    cells = Cells(np.empty(num_rows, np.int32), np.empty((num_rows, WIDTH), np.float32), starts[: num_cells + 1])
+    sort_rows(rows, tree, cells, starts)
+    return cells
+
+
+@compile_loops
+def sort_rows(rows: Floats, tree: SplitTree, into: Cells, starts: Ints) -> None:
+    """Put the points into the order of their cells; `starts` is zero, and a place longer than that of the result."""
+    cells = find_cells(rows, tree)
+    for row in range(np.uint64(rows.shape[0])):
         starts[np.uint64(cells[row]) + np.uint64(2)] += 1
-    for cell in range(num_cells):
+    for cell in range(tree.values.shape[0]):
         starts[cell + 2] += starts[cell + 1]
-    order, taken = np.empty(num_rows, np.int32), np.empty((num_rows, WIDTH), np.float32)
-    for row in range(np.uint64(num_rows)):
+    for row in range(np.uint64(rows.shape[0])):
         own = np.uint64(cells[row]) + np.uint64(1)
         slot = np.uint64(starts[own])
         starts[own] += 1
-        order[slot] = row
+        into.order[slot] = row
         for d in range(np.uint64(WIDTH)):
-            taken[slot, d] = rows[row, d]
-    return Cells(order, taken, starts[: num_cells + 1])
+            into.rows[slot, d] = rows[row, d]
 
 
 @compile_loops
