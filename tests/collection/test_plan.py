@@ -296,4 +296,4 @@ def test_first_rows_do_not_change_what_a_cap_gives_after_the_first_clustering(ca
     (table,) = plan_tables({"user": 6_000}, 16, method=method, cap=cap).tables
     assert table.sizes["num_rows"] == num_rows
     assert table.num_params == 4 * num_rows * 2 * 16  # until then
-    assert cce.create_embedding(method, 6_000, 16, num_params=cap).later_rows == num_rows
+    assert cce.create_embedding(method, 6_000, 16, num_params=cap).later_shape.num_rows == num_rows

@@ -129,7 +129,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import torch._dynamo  # by optimizers: once here, and not in every child
-from cce.reclustering import sharing
+from cce.reclustering import schedule
 from cce.training import checkpoint, Trainer
 from cce.training.phases import TrainPhase
 from cce.embeddings import cluster_step, clustered
@@ -139,7 +139,7 @@ KILL_POINTS = {
     "step": (TrainPhase, "_after_step"),
     "assign": (cluster_step, "encode_all"),  # inside a clustering, before anything has changed
     "swap": (clustered.ClusteredEmbedding, "become"),  # half-way through the swap
-    "repair": (sharing, "repair_optimizer"),  # a table is clustered, and its optimizer not told
+    "repair": (schedule, "repair_optimizer"),  # a table is clustered, and its optimizer not told
     "write": (checkpoint, "save_file"),  # the model is written, the rest is not
     "rename": (checkpoint, "_flush"),
     "prune": (checkpoint.shutil, "rmtree"),

@@ -205,6 +205,9 @@ def mean_over_processes(tables: list[Int8Rows], taken: list[Pending | None]) -> 
     parts = _cut(tables, everywhere, gather_rows(integers, ranks), gather_rows(sums, ranks) / ranks.world_size)
     merged: list[Pending | None] = []
     for index, table in enumerate(tables):
+        if not everywhere[:, index, 0].any():  # such as of a table that is final
+            merged.append(None)
+            continue
         whole = merge_pending(table, [of_rank[index] for of_rank in parts])
         whole.norm = float(everywhere[:, index, 1].mean())
         whole.is_finite = bool(everywhere[:, index, 2].all())
