@@ -39,7 +39,7 @@ def test_a_full_disk_leaves_neither_vectors_nor_values(alone, rejected):
 
 def test_bad_input_is_one_line_and_leaves_nothing(alone, rejected):
     words = ("embed", "one.ccez", "--feature")
-    assert "got 'itme': did you mean 'item'?" in rejected((*words, "itme", "--out", "p.npy"))
+    assert "feature must be one of user, item, tags; got 'itme'." in rejected((*words, "itme", "--out", "p.npy"))
     assert "--out must end in .npy, got 'p.txt'." in rejected((*words, "item", "--out", "p.txt"))
     (alone / "p.npy").mkdir()
     (alone / "q.values.parquet").mkdir()

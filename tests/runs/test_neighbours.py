@@ -74,7 +74,7 @@ def test_unknown_values_and_features_are_one_line(trained):
     run = load_run(trained)
     with pytest.raises(ValueError, match=r"n must lie in \[1, 2\*\*31\), got 0\."):
         run.similar("i1", 0, feature="item")
-    with pytest.raises(ValueError, match="feature must be one of the run's, got 'itm'"):
+    with pytest.raises(ValueError, match="feature must be one of user, item, tags; got 'itm'"):
         run.similar("i1", feature="itm")
     with pytest.raises(ValueError, match="value must be one that training rows have, got 'nobody' of 'item'"):
         run.similar("nobody", feature="item")

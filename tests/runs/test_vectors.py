@@ -45,7 +45,7 @@ def test_a_table_that_all_features_share_is_read_at_the_right_place(run):
 
 
 def test_wrong_features_and_full_disks_are_one_line(run, tmp_path):
-    with pytest.raises(ValueError, match=r"^feature must be one of the run's, got 'itme': did you mean 'item'\?$"):
+    with pytest.raises(ValueError, match=r"^feature must be one of .*; got 'itme'\.$"):
         run.vectors("itme")
     with pytest.raises(
         ValueError, match=r"^model must have its tables in an EmbeddingCollection, got none with 'item'"
