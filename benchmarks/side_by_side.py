@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -58,11 +59,20 @@ def machine() -> dict[str, Any]:
     }
 
 
+def commit() -> str:
+    """The commit, marked where code differs from it; records may."""
+    head, changed = (
+        subprocess.run(["git", *command], capture_output=True, text=True, check=False).stdout.strip()
+        for command in (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "src", "benchmarks"])
+    )
+    return f"{head}-dirty" if changed else head
+
+
 def keep(name: str, figures: object) -> Path:
-    """Write the figures and the machine to `results/bench/NAME.json`."""
+    """Write the figures, the commit and the machine to `results/bench/NAME.json`."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
-    path.write_text(json.dumps({"machine": machine(), "figures": figures}, indent=1) + "\n")
+    path.write_text(json.dumps({"commit": commit(), "machine": machine(), "figures": figures}, indent=1) + "\n")
     return path
 
 

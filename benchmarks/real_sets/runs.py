@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import subprocess
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -18,7 +17,7 @@ import cce
 from benchmarks.real_sets.data import SETS, Rows, read_rows
 from benchmarks.real_sets.models import MODELS
 from benchmarks.real_sets.ways import WAYS, Job, cce_default, score
-from benchmarks.side_by_side import RESULTS, PeakMemory, allocated, machine
+from benchmarks.side_by_side import RESULTS, PeakMemory, allocated, commit, machine
 
 RECORDS = RESULTS / "real_sets.jsonl"
 RATES = (1e-3, 3e-3, 6e-3, 1.2e-2)
@@ -78,7 +77,7 @@ def _run_once(rows: Rows, name: str, model: str, way: str, lr: float, seed: int)
         return {"cpu_seconds": seconds, "peak": peak.bytes, "served": cce.summary(built).nbytes} | tests | found
 
     record = {"set": name, "model": model, "way": way, "lr": lr, "seed": seed} | in_process(work)
-    record |= {"cpu_seconds": round(record["cpu_seconds"], 1), "commit": _commit(), "machine": machine()}
+    record |= {"cpu_seconds": round(record["cpu_seconds"], 1), "commit": commit(), "machine": machine()}
     RECORDS.parent.mkdir(parents=True, exist_ok=True)
     with RECORDS.open("a") as file:
         file.write(json.dumps(record) + "\n")
@@ -117,15 +116,6 @@ def key(record: Record) -> tuple[Any, ...]:
 def read_records() -> list[Record]:
     """The runs so far."""
     return [json.loads(line) for line in RECORDS.read_text().splitlines()] if RECORDS.exists() else []
-
-
-def _commit() -> str:
-    """The commit, marked where code differs from it; records may."""
-    head, changed = (
-        subprocess.run(["git", *command], capture_output=True, text=True, check=False).stdout.strip()
-        for command in (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "src", "benchmarks"])
-    )
-    return f"{head}-dirty" if changed else head
 
 
 def chosen(records: list[Record]) -> dict[tuple[str, str, str], list[Record]]:

@@ -127,15 +127,20 @@ def _hash(slot: Any, low: Array, high: Array, count: Any, rows: Array, to: Any) 
 
 @compile_loops
 def _follow_packed(slot: Any, own: Array, count: Any, rows: Array, to: Any) -> None:
-    """Pointers of any width."""
-    base, num_stored, mask = slot.first_row, np.uint64(slot.num_ids), (1 << slot.bits) - 1
-    address, stride, first_bit = slot.pointers, slot.stride, slot.first_bit
+    """Pointers of any width: four bytes are read for each, then all are shifted, by vector instructions."""
+    base, num_stored, mask = slot.first_row, np.uint64(slot.num_ids), np.int32((1 << min(slot.bits, 31)) - 1)
+    address, stride, first_bit, lacks_one = slot.pointers, slot.stride, slot.first_bit, False
     for i in range(count):
         if own[i] < num_stored:
-            bit = np.int64(own[i]) * stride + first_bit
-            read = np.int64(read_int32(address + (bit >> 3)))
-            rows[to + i] = np.int32(base + ((read >> (bit & 7)) & mask))
+            rows[to + i] = read_int32(address + ((np.int64(own[i]) * stride + first_bit) >> 3))
         else:
+            lacks_one = True
+    low_stride, low_first = np.int32(stride), np.int32(first_bit)
+    for i in range(count):
+        shift = (np.int32(own[i]) * low_stride + low_first) & 7
+        rows[to + i] = np.int32(base + ((rows[to + i] >> shift) & mask))
+    for i in range(count if lacks_one else np.uint64(0)):
+        if own[i] >= num_stored:
             rows[to + i] = np.int32(base + np.int64(hash_one(own[i], slot.seeds, slot.num_rows)))
 
 
