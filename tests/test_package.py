@@ -126,19 +126,22 @@ def test_a_package_is_imported_through_its_init_and_nothing_inside_it():
             if not name.startswith("cce.") or package not in PACKAGES or package == package_of(path):
                 continue
             seen += 1
-            public = getattr(importlib.import_module(f"cce.{package}"), "__all__", inside[-1:])
-            if len(inside) > 1 or not set(inside) <= set(public):
+            if len(inside) > 1 or not set(inside) <= exports(package):
                 wrong.append(f"{short(path)} imports {name}")
     assert seen >= 600
     assert wrong == []
 
 
+def exports(package: str) -> set[str]:
+    """The names in `__all__`; of a package without it, all that it imports, and of a module all without underscores."""
+    module = importlib.import_module(f"cce.{package}")
+    return set(getattr(module, "__all__", [name for name in vars(module) if not name.startswith("_")]))
+
+
 def is_public(name: str) -> bool:
-    """Whether a dotted name is one of cce's `__all__`, or of that of one of its packages or modules."""
+    """Whether a dotted name is one of cce's `__all__`, or is exported by one of its packages or modules."""
     first, *inside = name.removeprefix("cce.").split(".")
-    if not inside:
-        return first in cce.__all__
-    return inside[0] in getattr(importlib.import_module(f"cce.{first}"), "__all__", ()) and len(inside) == 1
+    return first in cce.__all__ if not inside else len(inside) == 1 and inside[0] in exports(first)
 
 
 @pytest.mark.slow

@@ -5,17 +5,3 @@ from cce.compiled.background import is_compiled
 from cce.compiled.loops import available, compile_loops, warn_plain, why_plain
 from cce.compiled.memory import KINDS, RUNS, longest_run
 from cce.compiled.threads import parallel_for, scratch
-
-__all__ = [
-    "KINDS",
-    "RUNS",
-    "available",
-    "compile_loops",
-    "is_compiled",
-    "longest_run",
-    "memory",
-    "parallel_for",
-    "scratch",
-    "warn_plain",
-    "why_plain",
-]

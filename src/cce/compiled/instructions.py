@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any
 
 from llvmlite import ir
-from numba import carray as array_at  # type: ignore[attr-defined]
+from numba import carray as array_at
 from numba import types
 from numba.extending import intrinsic
 

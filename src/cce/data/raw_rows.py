@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -16,13 +16,11 @@ import torch
 from cce.data.arrow.blocks import RawBlock, as_texts
 from cce.data.arrow.tables import frame_blocks, parquet_blocks, parquet_columns, parse_text, record_blocks
 from cce.data.loader import cut_batch, join_bags
+from cce.data.preparation.job import Columns, Reading
 from cce.data.preparation.reading import PARQUET_ROWS, clean_columns, well_formed
 from cce.data.raw_files import FORMATS, Input, check_columns, find_format, line_blocks, split_header
+from cce.data.vocabulary import Vocabulary
 from cce.schema import Batch, Schema
-
-if TYPE_CHECKING:
-    from cce.data.preparation.job import Columns, Reading
-    from cce.data.vocabulary import Vocabulary
 
 TEXT_BYTES = 1 << 23  # of a block
 KINDS = "a path, a list of dictionaries or a frame with __arrow_c_stream__ (pandas from 2.2 on, polars, pyarrow)"

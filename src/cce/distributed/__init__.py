@@ -2,18 +2,3 @@
 
 from cce.distributed.collectives import broadcast, check_same, gather_rows, is_lost_peer, pack, sum_over_ranks, unpack
 from cce.distributed.ranks import ParallelModel, Ranks, current_ranks, init_distributed, partition_work
-
-__all__ = [
-    "ParallelModel",
-    "Ranks",
-    "broadcast",
-    "check_same",
-    "current_ranks",
-    "gather_rows",
-    "init_distributed",
-    "is_lost_peer",
-    "pack",
-    "partition_work",
-    "sum_over_ranks",
-    "unpack",
-]

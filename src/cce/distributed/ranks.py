@@ -9,14 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-if TYPE_CHECKING:
-    from cce.schema import Batch
+from cce.schema import Batch
 
 PATIENCE = timedelta(minutes=30)  # a clustering or a checkpoint of one process may keep the others waiting
 _names = inspect.signature(DistributedDataParallel).parameters

@@ -6,16 +6,15 @@ single ±1 in each row.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
+
+from torch import Tensor
 
 from cce.checks import check_flag
 from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.options import CommonOptions, Options, rules, whole
 from cce.embeddings.sizing import Shapes
 from cce.indexing import HashedRows, MultiplyShift, OwnRow
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class FullEmbedding(RandomEmbedding):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -29,10 +29,8 @@ from cce.embeddings.quantized import QuantizedEmbedding
 from cce.embeddings.robe import RobeEmbedding
 from cce.embeddings.sizing import TableRequest
 from cce.embeddings.tensor_train import TensorTrainEmbedding
+from cce.footprint import Footprint
 from cce.indexing import make_generator
-
-if TYPE_CHECKING:
-    from cce.footprint import Footprint
 
 METHODS: dict[str, type[Embedding]] = {
     kind.method: kind

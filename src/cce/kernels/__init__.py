@@ -7,19 +7,3 @@ from cce.kernels.cpu.lookup import is_eager, is_ready, look_up_ids
 from cce.kernels.cpu.plan import LaunchPlan
 from cce.kernels.dispatch import Lookup
 from cce.kernels.layout import Layout, gather_rows, gather_sum
-
-__all__ = [
-    "Bags",
-    "LaunchPlan",
-    "Layout",
-    "Lookup",
-    "bind_int8",
-    "gather_rows",
-    "gather_sum",
-    "int8",
-    "is_eager",
-    "is_int8_ready",
-    "is_ready",
-    "look_up_ids",
-    "look_up_int8",
-]

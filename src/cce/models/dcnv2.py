@@ -7,17 +7,14 @@ Wang et al., "DCN V2: improved deep & cross network and practical lessons for we
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from cce.checks import check_range
+from cce.collection import EmbeddingCollection
 from cce.models.network import ConcatenatingModel, check_hidden, make_linear, make_network
-
-if TYPE_CHECKING:
-    from cce.collection import EmbeddingCollection
-    from cce.schema import Batch, Schema
+from cce.schema import Batch, Schema
 
 
 class CrossLayer(nn.Module):

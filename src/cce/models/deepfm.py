@@ -8,16 +8,13 @@ an id is a linear function of its vector, one function for each feature, so that
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
+from cce.collection import EmbeddingCollection
 from cce.models.network import check_dense, check_hidden, check_parts, make_network
-
-if TYPE_CHECKING:
-    from cce.collection import EmbeddingCollection
-    from cce.schema import Batch, Schema
+from cce.schema import Batch, Schema
 
 
 class DeepFM(nn.Module):

@@ -8,17 +8,15 @@ makes a single vector good or bad reaches it through products alone, unless `con
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from cce.checks import check_flag
+from cce.collection import EmbeddingCollection
 from cce.models.network import check_dense, check_hidden, check_parts, check_start, make_network
-
-if TYPE_CHECKING:
-    from cce.collection import EmbeddingCollection
-    from cce.schema import Batch, Schema
+from cce.schema import Batch, Schema
 
 
 class DLRM(nn.Module):

@@ -5,17 +5,13 @@ He et al., "Neural collaborative filtering" (WWW 2017).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from cce.collection import EmbeddingCollection
 from cce.models.network import check_dropout, check_parts, check_start
-
-if TYPE_CHECKING:
-    from cce.collection import EmbeddingCollection
-    from cce.schema import Batch, Schema
+from cce.schema import Batch, Schema
 
 
 class GMF(nn.Module):

@@ -8,16 +8,13 @@ prediction" (CIKM 2021) find it near the best of 24 models (there: DNN).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+import torch
+from torch import Tensor
+
+from cce.collection import EmbeddingCollection
 from cce.models.network import ConcatenatingModel, check_hidden, make_network
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from cce.collection import EmbeddingCollection
-    from cce.schema import Batch, Schema
+from cce.schema import Batch, Schema
 
 
 class MLP(ConcatenatingModel):

@@ -9,21 +9,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import nn
 
 from cce.checks import check_type
+from cce.collection import EmbeddingCollection
 from cce.models.dcnv2 import DCNv2
 from cce.models.deepfm import DeepFM
 from cce.models.dlrm import DLRM
 from cce.models.gmf import GMF
 from cce.models.mlp import MLP
 from cce.plugins import run_file
-
-if TYPE_CHECKING:
-    from cce.collection import EmbeddingCollection
-    from cce.schema import Schema
+from cce.schema import Schema
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "dlrm": DLRM,

@@ -10,16 +10,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cce.evaluation import Better, describe_metric
 from cce.footprint import Footprint, Footprints
+from cce.records import RunRecord
 from cce.text import format_bytes, format_markdown, format_ratio, format_table
 from cce_lab.report.factors import Factor, format_range, is_number, spread
 from cce_lab.report.groups import WORDS, Budget, Group, group_records, with_sources
-
-if TYPE_CHECKING:
-    from cce.records import RunRecord
 
 LATEX = str.maketrans(
     {character: f"\\{character}" for character in "&%$#_{}"}

@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cce.checks import check_choice
 from cce.files import write_together
+from cce_lab.report.factors import Factor
 from cce_lab.report.groups import FULL, WORDS, Collected, Group, collect, group_records
 from cce_lab.report.page import make_page
 from cce_lab.report.plots import plots_of
-from cce_lab.report.tables import environment_table, factor_table, summary_table
+from cce_lab.report.tables import Table, environment_table, factor_table, summary_table
 from cce_lab.report.vega import Plot, Style, can_draw, palette, picture
-
-if TYPE_CHECKING:
-    from cce_lab.report.factors import Factor
-    from cce_lab.report.tables import Table
 
 PAGE = "index.html"
 FORMATS = ("html", "latex")

@@ -13,19 +13,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from cce.budget import MEASURES, SIZED_LATER, BudgetTooSmallError
+from cce.data import PreparedData
 from cce.evaluation import DEFAULT_BEST_BY, describe_metric
 from cce.files import write_atomic
 from cce.plugins import load_plugins
+from cce.records import RunRecord
 from cce.run_folder import RunFolder
 from cce.training import TrainConfig, Trainer, finalize_run, make_config, plan_run
 from cce_lab.sweeps.recipe import AXES, CHOSEN_LATER, Recipe, file_name
-
-if TYPE_CHECKING:
-    from cce.data import PreparedData
-    from cce.records import RunRecord
 
 Choices: TypeAlias = Mapping[tuple[str, int | None], dict[str, Any]]  # by series and budget: tuned options
 

@@ -10,17 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
 
+from cce.data.preparation.job import Columns, Reading
 from cce.hashing import Texts, arrow_texts
-
-if TYPE_CHECKING:
-    from cce.data.preparation.job import Columns, Reading
 
 Values: TypeAlias = Any  # an arrow array
 Array: TypeAlias = Any  # a numpy array: what pyarrow gives has no types

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +16,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from cce.data.arrow.blocks import Array, NotNumbersError, RawBlock, Values, first_line, one_chunk, raw_block
+from cce.data.preparation.job import Columns, Reading
 from cce.data.raw_files import check_columns
-
-if TYPE_CHECKING:
-    from cce.data.preparation.job import Columns, Reading
 
 
 @contextmanager

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 from cce.data.arrow.blocks import load_numbers
 from cce.data.arrow.tables import parquet_groups
+from cce.data.preparation.job import Job
 from cce.data.preparation.reading import BlockTask, Piece, encode_block, read_piece
 from cce.data.preparation.vocabulary import (
     FeatureTask,
@@ -30,9 +31,6 @@ from cce.data.preparation.vocabulary import (
 from cce.data.record_format import SPLITS, check_new, checksum, create_files, seal, temporary_folder
 from cce.files import FULL_DISK, clear_folder, lock_folder, named_full_disk, write_atomic
 from cce.schema import Feature, Schema
-
-if TYPE_CHECKING:
-    from cce.data.preparation.job import Job
 
 NOT_RESUMED = (ValueError, TypeError, FileNotFoundError, FileExistsError)  # it would end the same way again
 

@@ -11,12 +11,13 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cce.data.arrow.blocks import RawBlock, Words, hex_words, load_numbers, load_words, save_block
 from cce.data.arrow.tables import parquet_blocks, parse_text
+from cce.data.preparation.job import Columns, Reading
 from cce.data.preparation.vocabulary import split_file, unit_hash
 from cce.data.raw_files import BLOCK_BYTES, Input
 from cce.data.record_format import (
@@ -30,10 +31,7 @@ from cce.data.record_format import (
     write_at,
 )
 from cce.files import named_full_disk, write_atomic
-
-if TYPE_CHECKING:
-    from cce.data.preparation.job import Columns, Reading
-    from cce.schema import Schema
+from cce.schema import Schema
 
 PARQUET_ROWS = 1 << 17  # rows of a block
 REPORTED = 10  # malformed rows that a block remembers by line

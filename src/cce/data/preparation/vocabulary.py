@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,13 +37,11 @@ from cce.data.arrow.blocks import (
     with_missing,
 )
 from cce.data.arrow.tables import load_vocabulary, save_vocabulary
+from cce.data.preparation.job import Splitting, VocabularyRule
 from cce.data.record_format import SPLITS
 from cce.data.vocabulary import Vocabulary, hashed_ids
 from cce.files import write_atomic
 from cce.hashing import Texts, mix
-
-if TYPE_CHECKING:
-    from cce.data.preparation.job import Splitting, VocabularyRule
 
 MERGED = 1 << 22  # counts that are gathered before they are merged
 

@@ -48,7 +48,7 @@ def is_eager() -> bool:
     return not (
         torch.compiler.is_compiling()
         or forward_ad._current_level >= 0
-        or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+        or torch.jit.is_tracing()  # type: ignore[no-untyped-call]
         or peek_interpreter_stack() is not None
         or torch._C._len_torch_dispatch_stack()
     )

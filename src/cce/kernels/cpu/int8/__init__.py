@@ -23,28 +23,3 @@ from cce.kernels.cpu.int8.tables import (
     insert_recent,
     merge,
 )
-
-__all__ = [
-    "BATCH",
-    "COUNT_VALUES",
-    "GRADIENTS",
-    "GROUPS",
-    "LARGEST",
-    "LEVEL_VALUES",
-    "NUM_GROUPS",
-    "OFFSET",
-    "RULE",
-    "SHIFT",
-    "STATE_NBYTES",
-    "TABLE",
-    "find_full",
-    "find_rows",
-    "insert_recent",
-    "is_crowded",
-    "is_due",
-    "look_up",
-    "merge",
-    "rescale",
-    "step",
-    "sum_gradients",
-]
