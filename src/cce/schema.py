@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Feature:
-    """A categorical column: its ids lie in `[0, num_embeddings)`, and 0 is "unseen"."""
+    """A categorical column: its ids lie in `[0, num_embeddings)`, and 0 is "unseen"; or any int64, without a bound."""
 
     name: str
-    num_embeddings: int
+    num_embeddings: int | None
     multi_hot: bool = False  # a row has any number of ids rather than one
 
     def __post_init__(self) -> None:
         check_type("name of a feature", self.name, str, "a str")
-        check_range(f"num_embeddings of feature {self.name!r}", self.num_embeddings, 1, 2**63)
+        if self.num_embeddings is not None:
+            check_range(f"num_embeddings of feature {self.name!r}", self.num_embeddings, 1, 2**63)
         check_flag(f"multi_hot of feature {self.name!r}", self.multi_hot)
 
     @classmethod
@@ -62,8 +63,8 @@ class Schema:
         return any(feature.multi_hot for feature in self.features)
 
     @property
-    def vocabulary_sizes(self) -> dict[str, int]:
-        """Vocabulary sizes by feature name."""
+    def vocabulary_sizes(self) -> dict[str, Any]:
+        """Vocabulary sizes by feature name; None for any int64."""
         return {feature.name: feature.num_embeddings for feature in self.features}
 
     def to_dict(self) -> dict[str, Any]:

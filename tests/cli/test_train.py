@@ -186,7 +186,7 @@ def test_help_has_examples_and_every_option(capsys):
     out = capsys.readouterr().out
     assert "examples:" in out
     flags = {each.name: each.metadata.get("group") != MORE for each in fields(TrainConfig) if each.name != "data"}
-    assert sum(flags.values()) == 28
+    assert sum(flags.values()) == 29
     for name, is_flag in flags.items():
         assert name == "plugins" or (f"\n  --{name.replace('_', '-')}" in out) == is_flag
         assert is_flag or name == "plugins" or name in out

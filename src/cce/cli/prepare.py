@@ -59,6 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                 groups.setdefault(" and ".join(having), []).append(option)
     for title, options in groups.items():
         _add_options(parser.add_argument_group(f"options of {title}"), options)
+    about = "ids are 64-bit hashes of values, for tables without a bound; nothing is counted, no vocabulary is kept"
+    parser.add_argument("--open", action="store_true", default=None, help=about)
     _add_synthetic(parser.add_argument_group("options of synthetic"))
     kinds = {name: f"{each.about}; --split {' | '.join(each.splits)}" for name, each in SOURCES.items()}
     kinds["synthetic"] = "clicks of hidden clusters, whose best possible score is known"
@@ -123,7 +125,11 @@ def as_text(summary: dict[str, Any]) -> str:
     if rows["left_out"] or rows["malformed"]:
         lines.append(f"left out: {rows['left_out']:,} rows by choice, {rows['malformed']:,} malformed")
     lines += summary.get("malformed", [])
-    lines.append(format_table(("feature", "ids"), [(n, f"{c:,}") for n, c in summary["features"].items()]))
+    lines.append(
+        format_table(
+            ("feature", "ids"), [(n, "any" if c is None else f"{c:,}") for n, c in summary["features"].items()]
+        )
+    )
     lines += unseen_lines(summary["unseen"])
     dense = [(name, f"{c['missing']:,}", f"{c['negative']:,}") for name, c in summary.get("dense", {}).items()]
     if dense:

@@ -12,6 +12,7 @@ from typing import Any
 from cce.cli.loading import typed_bytes, typed_count
 from cce.evaluation import find_metric, format_scores
 from cce.records import RunRecord, strict_json
+from cce.run_folder import CONFIG
 from cce.training import GROUPS, MORE, TrainConfig, check_names, make_config, parse_pairs, read_toml
 
 HELP = "train a model with tables of any kind and size"
@@ -26,6 +27,8 @@ EXAMPLE = """examples:
   cce train runs/clicks --cap 8000 --model deepfm --model-options hidden=[400,400] dropout=0.1 batch_norm=true
   cce train --config run.toml --out runs/one
   cce train --resume runs/clicks-cce
+  cce train --stream day1 day2.csv day3.parquet --out runs/daily
+  cce train --continue runs/daily day4.csv
   torchrun --nproc-per-node 2 -m cce train runs/clicks --cap 8000
 
 A TOML file has the same names as the options here, with _ for -. Options given here override those in the file."""
@@ -39,6 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     more = [each.name for each in fields(TrainConfig) if each.metadata.get("group") == MORE and each.name != "plugins"]
     add_set(parser, f"options of a TOML file that have no flag: {', '.join(more)}")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="resume the run in this folder")
+    about = "go on with a stream, on further parts or on what is new in its folders"
+    parser.add_argument("--continue", nargs="+", metavar=("RUN", "PART"), dest="go_on", default=None, help=about)
     for group, title in GROUPS.items():
         own = [each.name for each in fields(TrainConfig) if each.metadata.get("group") == group]
         add_options(parser.add_argument_group(title), own)
@@ -103,6 +108,8 @@ def given_options(options: argparse.Namespace) -> dict[str, Any]:
     for name in ("data", "start_from"):
         if name in given:
             given[name] = str(Path(given[name]).resolve())  # a run may be resumed from another folder
+    if "stream" in given:
+        given["stream"] = [str(Path(part).resolve()) for part in given["stream"]]
     file, colon, name = given.get("model", "").rpartition(":")
     if colon and Path(file).is_file():
         given["model"] = f"{Path(file).resolve()}:{name}"
@@ -112,6 +119,10 @@ def given_options(options: argparse.Namespace) -> dict[str, Any]:
 def run(options: argparse.Namespace) -> None:
     """Train to the end and print the record."""
     given = given_options(options)
+    if options.go_on is not None:
+        options.resume, parts = Path(options.go_on[0]), [str(Path(part).resolve()) for part in options.go_on[1:]]
+        if parts:
+            given["stream"] = [*read_toml(options.resume / CONFIG).get("stream", []), *parts]
     if options.resume is None:
         config = make_config((read_toml(options.config) if options.config is not None else {}) | given)
     elif options.config is not None or options.out is not None:
@@ -142,13 +153,15 @@ def as_text(record: RunRecord, out: Path) -> str:
     """What a run came to, in a few lines."""
     from cce.text import format_bytes
 
-    best = best_validation(record)
+    is_stream = bool(record.resolved.get("stream"))
+    best = None if is_stream else best_validation(record)
     lines = [f"tables: {record.num_params:,} params, {format_bytes(record.nbytes)}"]
     if best is not None:
         scores = {name: score for name, score in best.items() if name not in ("step", "epoch")}
         lines.append(f"best validation: {format_scores(scores)}, after step {best['step']:,}")
     if record.scores:
-        lines.append(f"test: {format_scores(record.scores)}")
+        what = f"progressive, means of parts 2 to {len(record.curve)}" if is_stream else "test"
+        lines.append(f"{what}: {format_scores(record.scores)}")
     parts = ", ".join(f"{part} {seconds:.1f}" for part, seconds in record.seconds_by_part.items())
     lines.append(f"{record.samples_per_second:,.0f} rows/s; seconds: {parts}")
     return "\n".join([*lines, f"run: {out}"])

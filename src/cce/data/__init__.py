@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from cce.data.loader import EpochShuffle, Loader, join_bags
     from cce.data.preparation.job import Columns, Job, Reading, Splitting, raw_options
     from cce.data.preparation.pipeline import prepare_data
-    from cce.data.preparation.vocabulary import index_vocabulary, vocabulary_file
+    from cce.data.preparation.vocabulary import load_vocabularies, vocabulary_file
     from cce.data.prepared import PreparedData, Verification, prepare, unseen_lines, unseen_shares, verify_data
     from cce.data.raw_files import COMPRESSED, FORMATS, Input, check_pyarrow, find_format
     from cce.data.raw_rows import RawRows, RowEncoder
-    from cce.data.record_format import MANIFEST, checksum, read_manifest
+    from cce.data.record_format import MANIFEST, checksum, list_parts, read_manifest
     from cce.data.sources import SOURCES, Option, Source, register_source
     from cce.data.sources.criteo import criteo_kaggle_job
+    from cce.data.stream import StreamLoader
     from cce.data.synthetic import Sample, SyntheticClicks, SyntheticConfig, prepare_synthetic
     from cce.data.vocabulary import Vocabulary
 
@@ -43,6 +44,7 @@ __all__ = [
     "Sample",
     "Source",
     "Splitting",
+    "StreamLoader",
     "SyntheticClicks",
     "SyntheticConfig",
     "TableWriter",
@@ -52,8 +54,9 @@ __all__ = [
     "checksum",
     "criteo_kaggle_job",
     "find_format",
-    "index_vocabulary",
     "join_bags",
+    "list_parts",
+    "load_vocabularies",
     "prepare",
     "prepare_data",
     "prepare_synthetic",

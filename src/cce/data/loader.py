@@ -147,7 +147,7 @@ def join_bags(columns: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray,
 class Bags:
     """The ids of one multi-hot feature: row `r` has `values[offsets[r] : offsets[r + 1]]`."""
 
-    def __init__(self, folder: Path, split: str, index: int, num_embeddings: int) -> None:
+    def __init__(self, folder: Path, split: str, index: int, num_embeddings: int | None) -> None:
         self.values = map_file(folder / values_file(split, index), id_dtype(num_embeddings))
         self.offsets = map_file(folder / offsets_file(split, index), OFFSET)
 
@@ -187,6 +187,16 @@ class Loader:
         self.epoch = 0
         self.position = 0  # rows of the epoch that all ranks together have been given
         self._shuffle: EpochShuffle | None = None
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of an epoch."""
+        return len(self.rows)
+
+    @property
+    def rows_given(self) -> int:
+        """Rows of all epochs so far, of all ranks together."""
+        return self.epoch * self.num_rows + self.position
 
     def __len__(self) -> int:
         """Batches in a whole epoch."""

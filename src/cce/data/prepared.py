@@ -98,7 +98,7 @@ class PreparedData:
         )
 
     def count_ids(self, split: str) -> dict[str, np.ndarray]:
-        """How often each id of each feature occurs in a split."""
+        """How often each id of each feature occurs in a split; features without a bound are left out."""
         check_choice("split", split, self.splits)
         self._verify(split)
         return count_ids(self.path, split, self.schema)
@@ -145,7 +145,8 @@ def prepare(
     kind: the source, one of `cce list sources`, or "synthetic", whose options are those of `SyntheticConfig`.
     split, validation, test, seed: how rows are held out; `cce prepare --help` shows the ways of a source.
     min_count: values that occur less often in training rows are unseen. vocabulary_from: "train" or "all" rows.
-    hash_ids: ids are hashes of this many bits, and nothing is counted.
+    hash_ids: ids are hashes of this many bits, and nothing is counted. With open=True ids are 64-bit hashes, for
+        tables without a bound.
     max_bad_rows: malformed rows that are left out and reported; more, by default any, are an error.
     jobs, engine: processes; "local" (the default), "ray" or "ray://host:port".
     options: those of the source, such as `label="click", categorical=["user", "item"]`.
@@ -177,11 +178,13 @@ MANY = 0.2  # of the occurrences of a feature: what a model is scored on is then
 
 
 def count_ids(folder: Path, split: str, schema: Schema) -> dict[str, np.ndarray]:
-    """How often each id of each feature occurs in a split."""
+    """How often each id of each feature occurs in a split; features without a bound are left out."""
     records = map_file(folder / rows_file(split), record_dtype(schema))
     counts = {}
     for index, feature in enumerate(schema.features):
         size, ids = feature.num_embeddings, records
+        if size is None:
+            continue
         if feature.multi_hot:
             ids = map_file(folder / values_file(split, index), id_dtype(size))
         counts[feature.name] = np.zeros(size, np.int64)
@@ -214,7 +217,9 @@ def unseen_shares(
 
 def unseen_lines(shares: Mapping[str, Mapping[str, float]], what: str = "unseen in training") -> list[str]:
     """A line with the mean share of each split, and a warning for each held-out split with many in some feature."""
-    means = {split: sum(own.values()) / max(1, len(own)) for split, own in shares.items()}
+    means = {split: sum(own.values()) / len(own) for split, own in shares.items() if own}
+    if not means:  # no feature has a bound, and nothing was counted
+        return []
     lines = [f"occurrences {what}: " + ", ".join(f"{split} {share:.1%}" for split, share in means.items())]
     for split, own in shares.items():
         many = [f"{name} {share:.0%}" for name, share in own.items() if share > MANY]
@@ -301,7 +306,7 @@ def _row_problems(path: Path, schema: Schema) -> Iterator[str]:
                 checks.remove(check)
 
 
-def _bag_problems(folder: Path, split: str, index: int, num_embeddings: int) -> Iterator[str]:
+def _bag_problems(folder: Path, split: str, index: int, num_embeddings: int | None) -> Iterator[str]:
     path = folder / values_file(split, index)
     ids = map_file(path, id_dtype(num_embeddings))
     _, rule, is_right = _id_check("ids", num_embeddings)
@@ -316,5 +321,7 @@ def _bag_problems(folder: Path, split: str, index: int, num_embeddings: int) -> 
         yield f"{path} must rise from 0 to {len(ids)}, got {offsets[0]} to {offsets[-1]}."
 
 
-def _id_check(name: str, num_embeddings: int) -> Check:
+def _id_check(name: str, num_embeddings: int | None) -> Check:
+    if num_embeddings is None:
+        return name, "any int64", lambda ids: np.ones(ids.shape, bool)
     return name, f"in [0, {num_embeddings})", lambda ids: (ids >= 0) & (ids < num_embeddings)

@@ -146,6 +146,14 @@ class Input:
         if b"\r" in start and b"\n" not in start:
             raise ValueError(f"lines of {self} must end in \\n or \\r\\n, got \\r alone.")
 
+    def check_end(self) -> None:
+        """Reject a plain text whose last line has no end: it may have been cut in the middle of a row."""
+        if self.is_plain and not self.is_parquet:
+            with self.path.open("rb") as file:
+                file.seek(-1, 2)
+                if file.read(1) != b"\n":
+                    raise ValueError(f"{self.path} must end with a line break: its last row may have been cut.")
+
     def header(self, delimiter: str) -> tuple[str, ...]:
         """The names in the first line."""
         with self.open() as stream:

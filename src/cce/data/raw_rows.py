@@ -32,17 +32,19 @@ class RawRows:
 
     has_names: whether columns of the data set were found by name, rather than by their position in a line.
     has_labels: whether labels and weights are read, and rows that a data set leaves out by their label are left out.
+    has_times: whether times are read, if the data set has any.
     """
 
     of_data: Columns
     reading: Reading
     has_names: bool = True
     has_labels: bool = False
+    has_times: bool = False
 
     @property
     def columns(self) -> Columns:
         """The columns that are read."""
-        inputs = self.of_data.inputs
+        inputs = replace(self.of_data.inputs, timestamp=self.of_data.timestamp if self.has_times else None)
         return replace(inputs, label=self.of_data.label, weight=self.of_data.weight) if self.has_labels else inputs
 
     def blocks(self, rows: Any) -> Iterator[RawBlock]:
@@ -120,10 +122,13 @@ class RowEncoder:
     def batches(self, rows: Any, *, batch_size: int) -> Iterator[Batch]:
         """The batches of rows of any kind (see `RawRows.blocks`), in order. Labels are NaN where none are read."""
         for raw in self.raw_rows.blocks(rows):
-            batch = self.encode(raw)
-            whole, rest = divmod(len(batch), batch_size)
-            if len(batch):
-                yield from cut_batch(batch, [batch_size] * whole + ([rest] if rest else []))
+            yield from self.cut(raw, batch_size)
+
+    def cut(self, raw: RawBlock, batch_size: int) -> list[Batch]:
+        """The batches of a block."""
+        batch = self.encode(raw)
+        whole, rest = divmod(len(batch), batch_size)
+        return cut_batch(batch, [batch_size] * whole + ([rest] if rest else [])) if len(batch) else []
 
     def encode(self, raw: RawBlock) -> Batch:
         """All rows of a block."""

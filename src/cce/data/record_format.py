@@ -15,12 +15,13 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
+from cce.data.raw_files import find_format
 from cce.files import named_full_disk, no_folder
 from cce.schema import Schema
 from cce.version import __version__
@@ -29,8 +30,10 @@ ID_TYPES = ("<u1", "<u2", "<i4", "<u4", "<i8")
 FLOAT, OFFSET = np.dtype("<f4"), np.dtype("<i8")
 
 
-def id_dtype(num_embeddings: int) -> np.dtype[np.integer]:
+def id_dtype(num_embeddings: int | None) -> np.dtype[np.integer]:
     """The smallest type that holds every id."""
+    if num_embeddings is None:
+        return np.dtype("<i8")
     fitting = (np.dtype(name) for name in ID_TYPES if np.iinfo(name).max >= num_embeddings - 1)
     return next(fitting)
 
@@ -120,6 +123,18 @@ def checksum(path: Path) -> str:
     """SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def list_parts(paths: Iterable[str | Path]) -> list[Path]:
+    """The parts of a stream: data sets and raw files as they are given, and those in other folders by their names."""
+    found = []
+    for path in map(Path, paths):
+        if not path.is_dir() or (path / MANIFEST).exists():
+            found.append(path)
+            continue
+        inside = [each for each in sorted(path.iterdir()) if not each.name.startswith((".", "_"))]
+        found += [p for p in inside if (p / MANIFEST).exists() or (p.is_file() and find_format(p, default=""))]
+    return found
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
+from cce.data.preparation.job import OPEN_BITS
 from cce.files import usual_permissions
 from cce.hashing import Texts, fnv1a, mix
 
@@ -82,8 +83,13 @@ class Vocabulary:
             raise OSError(f"{path} could not be written: {error}.") from error
 
     def __len__(self) -> int:
-        """Values, which is one less than there are ids."""
-        return len(self.ids) if self.bits is None else 2**self.bits - 1
+        """Values, which is one less than there are ids; none without a bound."""
+        return len(self.ids) if self.bits in (None, OPEN_BITS) else 2**self.bits - 1
+
+    @property
+    def num_embeddings(self) -> int | None:
+        """Ids, "unseen" included; None without a bound."""
+        return None if self.bits == OPEN_BITS else len(self) + 1
 
     @cached_property
     def longest(self) -> int:
@@ -121,7 +127,9 @@ class Vocabulary:
 
 
 def hashed_ids(texts: Texts, bits: int) -> np.ndarray:
-    """Ids in [1, 2**bits): the 64-bit hash of each text (`cce.hashing.hash_ids`), modulo their number."""
+    """Ids in [1, 2**bits): the 64-bit hash of each text (`cce.hashing.hash_ids`), modulo their number; or all of it."""
+    if bits == OPEN_BITS:
+        return mix(fnv1a(texts)).view(np.int64)
     return 1 + (mix(fnv1a(texts)) % np.uint64(2**bits - 1)).astype(np.int64)
 
 

@@ -213,15 +213,9 @@ class DataReference:
         manifest = read_manifest(self.data)
         columns, reading = raw_options(self.data / MANIFEST, manifest)
         check_pyarrow()
-        from cce.data import index_vocabulary, vocabulary_file
+        from cce.data import load_vocabularies
 
-        vocabularies = {}
-        for index, feature in enumerate(schema.features):
-            path = self.data / vocabulary_file(index)
-            if not path.is_file() or checksum(path) != manifest["files"].get(vocabulary_file(index), {}).get("sha256"):
-                raise ValueError(f"{path} must be as `cce prepare` wrote it, and it is missing or damaged.")
-            vocabularies[feature.name] = index_vocabulary(path, feature.name, feature.num_embeddings)
-        return RunInputs(manifest["kind"], columns, reading, vocabularies)
+        return RunInputs(manifest["kind"], columns, reading, load_vocabularies(self.data, manifest, schema))
 
 
 def packed_inputs(pack: Pack, schema: Schema) -> RunInputs:
@@ -235,9 +229,9 @@ def packed_inputs(pack: Pack, schema: Schema) -> RunInputs:
             found = Vocabulary.open(*pack.locate(f"{INPUTS}/{_vocabulary(index)}"))
         except OSError as error:
             raise ValueError(f"{where} must hold the vocabulary of {feature.name!r}, got none: {error}.") from error
-        if (found.feature, len(found)) != (feature.name, feature.num_embeddings - 1):
-            got = f"{len(found)} of {found.feature!r}"
-            raise ValueError(f"{where} must hold {feature.num_embeddings - 1} values of {feature.name!r}, got {got}.")
+        if (found.feature, found.num_embeddings) != (feature.name, feature.num_embeddings):
+            got = f"{found.num_embeddings} of {found.feature!r}"
+            raise ValueError(f"{where} must hold {feature.num_embeddings} ids of {feature.name!r}, got {got}.")
         vocabularies[feature.name] = found
     return RunInputs(options["kind"], columns, reading, vocabularies)
 

@@ -254,10 +254,10 @@ def sweep(rows: Batch, schema: Schema) -> Iterator[Batch]:
 
     A vocabulary with fewer ids than there are rows comes again and again, and of a larger one ids come evenly.
     """
-    num_rows = min(SWEPT, max(feature.num_embeddings for feature in schema.features))
+    sizes = [feature.num_embeddings or SWEPT for feature in schema.features]
+    num_rows = min(SWEPT, max(sizes))
     for start in range(0, num_rows, BATCH):
         steps = torch.arange(start, min(start + BATCH, num_rows))
-        sizes = [feature.num_embeddings for feature in schema.features]
         columns = [steps % n if n <= num_rows else steps * (n - 1) // (num_rows - 1) for n in sizes]
         dense, labels = rows.dense[steps % len(rows)], torch.zeros(len(steps))
         if not schema.is_multi_hot:

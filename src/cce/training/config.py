@@ -33,7 +33,7 @@ PRESET_OPTIONS: dict[str, dict[str, Any]] = {
     "paper": {"optimizer": "sgd", "lr": 0.1, "batch_size": 128},
 }
 MAX_THREADS = 2**16
-MAY_CHANGE = ("epochs", "max_steps", "device", "threads", "logger", "verify")  # of a run that is resumed
+MAY_CHANGE = ("epochs", "max_steps", "device", "threads", "logger", "verify", "stream")  # of a run that is resumed
 MAY_BE_CHOSEN_AGAIN = ("nbytes", "bits", "tolerance", "refits")  # by `cce finalize`, after training
 MAY_MOVE = ("data", "start_from", "model", "plugins")  # files and folders, which may have another name
 MORE = "more"  # the group of options without a flag of their own: `cce train --set NAME=VALUE`
@@ -119,6 +119,12 @@ class TrainConfig:
         f"paper: {PAPER_METHOD} in place of {DEFAULT_METHOD}, sgd at 0.1, batches of 128, DLRM's initial vectors",
         choices=PRESETS,
     )
+    stream: list[str] = option(
+        [],
+        "training",
+        "train once, in this order, on prepared data sets and raw files like the data set (default: the first part), "
+        "or on folders of them; each part is scored before it is trained on",
+    )
     epochs: int = option(1, "training", "passes over the training rows; 0 with start_from")
     max_steps: int | None = option(None, "training", "stop after N optimizer steps")
     batch_size: int = option(
@@ -173,6 +179,7 @@ class TrainConfig:
             raise ValueError(f"start_scale does not go with start_from, got {self.start_scale!r}.")
         if self.logger is not None:
             check_choice("logger", self.logger, LOGGERS)
+        self._check_stream()
         check_metrics(self.metrics)
         check_best_by(self.best_by, self.metrics)
 
@@ -246,6 +253,17 @@ class TrainConfig:
         if self.weight_decay and self.sparse:
             raise ValueError(f"weight_decay must be 0 with sparse gradients, got {self.weight_decay}.")
 
+    def _check_stream(self) -> None:
+        """Reject a part that is given twice, and options of epochs and of what comes after them."""
+        twice = sorted({path for path in self.stream if self.stream.count(path) > 1})
+        if twice:
+            raise ValueError(f"stream must name a part once, got {twice[0]!r} twice.")
+        wrong = {"epochs": (1,), "lr_schedule": ("constant",), "cluster_at": (AUTO, NEVER), "refits": (AUTO, 0)}
+        wrong |= {"bits": (None,), "tolerance": (None,)}
+        for name, may_be in wrong.items():
+            if self.stream and getattr(self, name) not in may_be:
+                raise ValueError(f"{name} does not go with stream, which never ends, got {getattr(self, name)!r}.")
+
     def _check_cluster_at(self) -> None:
         if isinstance(self.cluster_at, str):
             check_choice("cluster_at", self.cluster_at, (AUTO, NEVER, *CLUSTER_SCHEDULES))
@@ -283,6 +301,10 @@ def check_names(names: Iterable[str], where: str) -> None:
 def make_config(values: Mapping[str, Any]) -> TrainConfig:
     """The configuration of these values; a wrong name is rejected, and a wrong type."""
     check_names(values, "the configuration")
+    if "data" not in values and values.get("stream"):
+        from cce.data import list_parts
+
+        values = {**values, "data": str(next(iter(list_parts(values["stream"])), values["stream"][0]))}
     if "data" not in values:
         raise ValueError("data must be given: the folder of a data set made by `cce prepare`.")
     return TrainConfig(**values)

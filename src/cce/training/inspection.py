@@ -50,7 +50,8 @@ class Inspection:
         if self.sizes:
             lines += [sizes_table(self.sizes), ""]
         if self.curve:
-            lines += [_curve_table(self.curve[-6:]), f"best: step {self.best_step:,}", ""]
+            best = [f"best: step {self.best_step:,}"] if self.best_step >= 0 else []
+            lines += [_curve_table(self.curve[-6:]), *best, ""]
         defaults = vars(TrainConfig(data="", method=FULL))
         given = {name: value for name, value in self.config.items() if defaults.get(name) != value}
         return "\n".join([*lines, "options: " + ", ".join(f"{name}={value}" for name, value in given.items())])

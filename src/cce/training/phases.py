@@ -20,6 +20,7 @@ from cce.training.session import build_schedule, counts_of_tables, int8_tables, 
 
 if TYPE_CHECKING:
     from cce.schema import Batch
+    from cce.training.scoring import Scores
     from cce.training.trainer import Trainer
 
 LOG_EVERY = 100  # steps
@@ -68,6 +69,11 @@ class TrainPhase(Phase):
         self.validated_at = self._validation_positions()
 
     @property
+    def scores(self) -> Scores:
+        """Those of a run without test rows."""
+        return {}
+
+    @property
     def is_done(self) -> bool:
         """Whether all epochs are done, or enough of them."""
         return self.is_stopped or self._is_cut() or self.session.loader.epoch >= self.config.epochs
@@ -79,19 +85,26 @@ class TrainPhase(Phase):
 
     def run(self) -> None:
         """Train to the last step."""
-        session = self.session
+        session, config = self.session, self.config
+        total = min(config.epochs * session.num_rows, config.max_steps * config.batch_size)
+        self.trainer.progress.start(total, config.method, first_row=session.rows_trained)
         while not self.is_done:
-            start = session.loader.position
-            for batch in session.loader:
-                num_rows, start = session.loader.position - start, session.loader.position
-                self.cluster_if_due()
-                self.train_step(batch, num_rows)
-                self._after_step(num_rows)
-                self.trainer.leave_if_asked()
-                if self._is_cut():
-                    break
-            else:
-                self.is_stopped = session.stopping.end_epoch() and self.config.early_stopping
+            if self.train_epoch():
+                self.is_stopped = session.stopping.end_epoch() and config.early_stopping
+
+    def train_epoch(self) -> bool:
+        """Train on the rest of the epoch; whether its last row came."""
+        loader = self.session.loader
+        start = loader.position
+        for batch in loader:
+            num_rows, start = loader.position - start, loader.position
+            self.cluster_if_due()
+            self.train_step(batch, num_rows)
+            self._after_step(num_rows)
+            self.trainer.leave_if_asked()
+            if self._is_cut():
+                return False
+        return True
 
     def train_step(self, batch: Batch, num_rows: int) -> None:
         """One step of the optimizer, on this rank's share of a batch that has `num_rows` rows on all ranks together."""
@@ -147,9 +160,14 @@ class TrainPhase(Phase):
         trainer.progress.update(num_rows)
         if self.session.step % LOG_EVERY == 0:
             self._log()
+        self.after_rows(num_rows)
+
+    def after_rows(self, num_rows: int) -> None:
+        """Validate and save, if it is time to do so after these rows."""
+        del num_rows
         if self.session.loader.position in self.validated_at:
-            trainer.validate()
-            trainer.save()
+            self.trainer.validate()
+            self.trainer.save()
 
     def _log(self) -> None:
         session, trainer = self.session, self.trainer
@@ -193,8 +211,8 @@ class FinalizePhase(Phase):
 
     @property
     def is_done(self) -> bool:
-        """Whether no table has int8 rows."""
-        return not self.session.has_int8_rows
+        """Whether no table has int8 rows, or they are to be trained again tomorrow."""
+        return bool(self.config.stream) or not self.session.has_int8_rows
 
     def run(self) -> None:
         """Finalize all tables, the same on all processes.

@@ -49,7 +49,10 @@ class DataSizes:
 
 
 def count_ids(data: PreparedData) -> dict[str, Tensor]:
-    """How often each id of each feature occurs in the training rows; never for id 0, as unseen values share no row."""
+    """How often each id of each feature with a bound occurs in the training rows.
+
+    Never for id 0, as unseen values share no row.
+    """
     found = {name: torch.from_numpy(counts) for name, counts in data.count_ids("train").items()}
     for counts in found.values():
         counts[0] = 0
@@ -89,7 +92,11 @@ class ResolvedConfig(TrainConfig):
     def decided(self, given: TrainConfig) -> dict[str, Any]:
         """What the given options left open, by name."""
         shown = {each.name: getattr(self, each.name) for each in fields(given)}
-        return {name: value for name, value in shown.items() if value and getattr(given, name) != value}
+        return {
+            name: value
+            for name, value in shown.items()
+            if value and value != MANY_STEPS and getattr(given, name) != value
+        }
 
 
 def resolve(config: TrainConfig, data: PreparedData | DataSizes) -> ResolvedConfig:
@@ -99,7 +106,7 @@ def resolve(config: TrainConfig, data: PreparedData | DataSizes) -> ResolvedConf
     defaults = METHODS[config.method].training_defaults()
     _check_method(config, defaults)
     steps_per_epoch = max(1, -(-sizes.num_rows // config.batch_size))
-    all_steps = config.epochs * steps_per_epoch if sizes.num_rows else MANY_STEPS
+    all_steps = config.epochs * steps_per_epoch if sizes.num_rows and not config.stream else MANY_STEPS
     values = {each.name: getattr(config, each.name) for each in fields(config)} | {
         "min_count": config.min_count or defaults.min_count or 0,
         "cap": _cap(config, defaults),
@@ -108,6 +115,8 @@ def resolve(config: TrainConfig, data: PreparedData | DataSizes) -> ResolvedConf
         "max_steps": min(all_steps, config.max_steps or MANY_STEPS),
         "steps_per_epoch": steps_per_epoch,
         "cluster_at": _cluster_at(config, defaults),
+        "metrics": list(dict.fromkeys([*config.metrics, *(["calibration"] if config.stream else [])])),
+        "test": config.test and not config.stream,
         "trains_as_rows": defaults.trains_as_rows,
         "table_options": _table_options(config),
         "threads": config.threads or torch.get_num_threads(),
@@ -149,9 +158,9 @@ def _cluster_at(config: TrainConfig, defaults: TrainingDefaults) -> list[float]:
         return config.cluster_at
     if config.cluster_at == NEVER:
         return []
-    if config.cluster_at == AUTO:
+    if config.cluster_at == AUTO and not config.stream:
         return defaults.cluster_epochs(config.epochs)
-    return paper_schedule(config.cluster_at)
+    return [] if config.stream else paper_schedule(config.cluster_at)
 
 
 def _table_options(config: TrainConfig) -> dict[str, dict[str, Any]]:
@@ -176,6 +185,8 @@ def _refits(
         return int(config.refits), "--refits says so"
     if not defaults.refits:
         return 0, f"method {config.method!r} has none"
+    if config.stream or None in sizes.vocabularies.values():
+        return 0, "a stream has none, and neither do ids without a bound by default"
     if config.start_from is not None or config.max_steps is not None:
         return 0, "a run that starts from another, or is cut short, has none by default"
     planned = plan_tables(sizes.vocabularies, config.embedding_dim, **table_arguments(vars(resolved))).tables

@@ -104,6 +104,8 @@ def _check_begun(checkpoint: Checkpoint, given: TrainConfig) -> None:
     """Reject options that are not those that the run was begun with, as by an edit of its file."""
     with explained_misfits(checkpoint.path):
         begun = make_config({k: v for k, v in checkpoint.get("config", dict).items() if v is not None})
+    if bool(begun.stream) != bool(given.stream):
+        raise ValueError("stream goes with a run that was begun with it, or that goes on with it, alone.")
     for name, value in vars(given).items():
         if name not in (*MAY_CHANGE, *MAY_MOVE, *MAY_BE_CHOSEN_AGAIN) and value != getattr(begun, name):
             raise ValueError(

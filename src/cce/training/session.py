@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from cce.checks import check_choice
 from cce.collection import EmbeddingCollection
-from cce.data import PreparedData, unseen_shares
+from cce.data import Loader, PreparedData, StreamLoader, unseen_shares
 from cce.distributed import ParallelModel, Ranks
 from cce.embeddings import Embedding, Finalizable
 from cce.optim import SGD, Adagrad, Adam, AdamW
@@ -46,8 +46,9 @@ class Session:
         if config.sparse and ranks.world_size > 1:
             got = f"sparse=True and {ranks.world_size} processes"
             raise ValueError(f"method_options sparse needs a single process: several sum dense gradients, got {got}.")
-        self.num_rows = data.num_rows("train")
-        if not self.num_rows:
+        if config.stream and ranks.world_size > 1:
+            raise ValueError(f"stream goes with a single process, got {ranks.world_size}.")
+        if not config.stream and not data.num_rows("train"):
             raise ValueError(f"data must have training rows, got none in {config.data}.")
         self.device = ranks.device(config.device)
         self.memory = PeakMemory()  # before there are tables
@@ -56,17 +57,10 @@ class Session:
             model.load_state_dict(weights)  # before there are optimizers: it may replace parameters
         elif config.start_from:
             start_from(model, Path(config.start_from), data.schema, name=config.model, seed=config.seed)
-        else:
+        elif not config.stream:
             give_rows(model, data)
         self.model = model.to(self.device)
-        self.loader = data.loader(
-            "train",
-            batch_size=config.batch_size,
-            shuffle=config.shuffle,
-            seed=config.seed,
-            rank=ranks.rank,
-            world_size=ranks.world_size,
-        )
+        self.loader: Loader | StreamLoader = new_loader(config, data, ranks)
         self.equip()
         self.stopping, self.stopwatch = EarlyStopping(config.best_by), Stopwatch()
         self.curve: list[dict[str, float]] = []  # of validations
@@ -93,14 +87,19 @@ class Session:
         return any(isinstance(module, Finalizable) and not module.is_final for module in self.model.modules())
 
     @property
+    def num_rows(self) -> int:
+        """Rows of an epoch, or of the part of a stream."""
+        return self.loader.num_rows
+
+    @property
     def epoch(self) -> int:
-        """The epoch under way, from 1; between two of them, and after the last, the one that is done."""
+        """The epoch or part under way, from 1; between two of them, and after the last, the one that is done."""
         return self.loader.epoch + (self.loader.position > 0)
 
     @property
     def rows_trained(self) -> int:
         """Rows of all epochs so far, on all ranks together."""
-        return self.loader.epoch * self.num_rows + self.loader.position
+        return self.loader.rows_given
 
     def has_rows(self, split: str) -> bool:
         """Whether there is something to score."""
@@ -140,6 +139,14 @@ class Session:
         restore_random_state(state["random"])
 
 
+def new_loader(config: ResolvedConfig, data: PreparedData, ranks: Ranks) -> Loader | StreamLoader:
+    """The batches of the training rows, or those of a stream."""
+    if config.stream:
+        return StreamLoader(data, config.stream, batch_size=config.batch_size, verify=config.verify)
+    how: dict[str, Any] = {"batch_size": config.batch_size, "shuffle": config.shuffle, "seed": config.seed}
+    return data.loader("train", **how, rank=ranks.rank, world_size=ranks.world_size)
+
+
 def build_model(config: ResolvedConfig, schema: Schema) -> nn.Module:
     """The model with its tables, from the seed alone."""
     return make_model(vars(config), schema)
@@ -151,7 +158,8 @@ def give_rows(model: nn.Module, data: PreparedData) -> None:
     counts = count_ids(data) if tables else {}
     for name, table in tables.items():
         table.rows.name = f"feature {name!r}"
-        table.give_rows(counts[name])
+        if name in counts:
+            table.give_rows(counts[name])
 
 
 def int8_tables(model: nn.Module) -> dict[str, Finalizable]:
@@ -162,9 +170,9 @@ def int8_tables(model: nn.Module) -> dict[str, Finalizable]:
 
 
 def counts_of_tables(model: nn.Module, data: PreparedData) -> dict[str, Tensor]:
-    """How often each id of each table of int8 rows occurs in training, by the name of the table's module."""
+    """How often ids of tables of int8 rows with a bound occur in training, by the name of the table's module."""
     counts, paths = count_ids(data), {module: path for path, module in model.named_modules()}
-    return {paths[table]: counts[name] for name, table in int8_tables(model).items()}
+    return {paths[table]: counts[name] for name, table in int8_tables(model).items() if name in counts}
 
 
 def shares_without_row(model: nn.Module, data: PreparedData) -> dict[str, dict[str, float]]:

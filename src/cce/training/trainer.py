@@ -29,11 +29,11 @@ from cce.training.resolving import resolve
 from cce.training.saving import read_run_options, read_saved, save_run
 from cce.training.session import Session, shares_without_row
 from cce.training.stopping import DivergenceGuard, explained_lost_peer, how_to_resume
+from cce.training.stream_phase import StreamPhase
 
 if TYPE_CHECKING:
     from cce.records import RunRecord
     from cce.training.config import TrainConfig
-    from cce.training.scoring import Scores
 
 
 class Trainer:
@@ -218,13 +218,12 @@ class Trainer:
         log_to = self.folder if self.ranks.is_main and is_logged else None
         self.log = MetricsLog(log_to, step=session.step, logger=self.config.logger, config=asdict(self.config))
         self.progress = Progress(shown=progress and self.ranks.is_main)
-        total = min(self.config.epochs * session.num_rows, self.config.max_steps * self.config.batch_size)
-        self.progress.start(total, self.config.method, first_row=session.rows_trained)
         if session.step == 0 and self.ranks.is_main:
             self._report()
 
     def _make_phases(self) -> None:
-        self.training, self.finalizing, self.refitting = TrainPhase(self), FinalizePhase(self), RefitPhase(self)
+        self.training = StreamPhase(self) if self.config.stream else TrainPhase(self)
+        self.finalizing, self.refitting = FinalizePhase(self), RefitPhase(self)
         self.phases: tuple[Phase, ...] = (self.training, self.finalizing, self.refitting)
 
     def _report(self) -> None:
@@ -232,6 +231,8 @@ class Trainer:
         decided = self.config.decided(self.given)
         self.write("config", **asdict(self.config))
         self.progress.say("options chosen: " + ", ".join(f"{name} {value}" for name, value in decided.items()))
+        if self.config.stream:
+            return
         shares = shares_without_row(self.session.model, self.data)
         self.write("unseen", **shares)
         for line in unseen_lines(shares, "without a trained row"):
@@ -251,7 +252,7 @@ class Trainer:
         self.write("memory", **session.memory.peaks)
         peaks = ", ".join(f"{phase} {format_bytes(nbytes)}" for phase, nbytes in session.memory.peaks.items())
         self.progress.say(f"peak memory above that before tables were made: {peaks}")
-        scores: Scores = {}
+        scores = self.training.scores
         if self.config.test and session.has_rows("test"):
             with session.stopwatch("test"):
                 scores = session.score(self._model, "test")

@@ -22,7 +22,7 @@ def job_of(**changes):
     [
         (
             {"way": "best"},
-            "split must be one of random, order, last-file, temporal, last-two, files; got 'best'",
+            "split must be one of random, order, last-file, temporal, last-two, files, none; got 'best'",
         ),
         ({"validation": 0.5, "test": 0.5}, r"validation and test must be shares that leave .* got 0\.5 and 0\.5"),
         ({"test": -0.1}, r"validation and test must be shares .* got 0\.1 and -0\.1"),

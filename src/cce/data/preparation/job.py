@@ -13,6 +13,7 @@ from cce.checks import check_choice, check_range
 from cce.data.raw_files import BLOCK_BYTES, Input, check_columns
 from cce.workers import num_cores
 
+OPEN_BITS = 64  # of hashes that are ids as they are, without a bound
 SAMPLES = ("all", "rows", "negatives")
 TRANSFORMS = ("log", "standard", "identity")  # of dense columns
 
@@ -26,7 +27,7 @@ class Columns:
     dense: tuple[str, ...] = ()
     multi_hot: tuple[str, ...] = ()  # they come after the categorical ones
     weight: str | None = None
-    timestamp: str | None = None  # read only where rows are split by time
+    timestamp: str | None = None  # read where rows are split by time, or none is held out
     user: str | None = None  # whose last rows are held out; read only where they are
 
     def __post_init__(self) -> None:
@@ -47,7 +48,7 @@ class Columns:
                 raise ValueError(f"{role} must name a column to split {way!r}, got none.")
         return replace(
             self,
-            timestamp=self.timestamp if "timestamp" in needed else None,
+            timestamp=self.timestamp if "timestamp" in needed or way == "none" else None,
             user=self.user if "user" in needed else None,
         )
 
@@ -144,6 +145,7 @@ WAYS = {  # to split rows, with the options that each uses
     "temporal": ("validation", "test"),
     "last-two": (),
     "files": (),
+    "none": (),
 }
 
 
@@ -180,15 +182,17 @@ class VocabularyRule:
 
     min_count: int = 1
     source: str = "train"  # or "all": the rows that are counted
-    hash_bits: int | None = None  # ids are hashes of so many bits, and nothing is counted
+    hash_bits: int | None = None  # ids are hashes of so many bits, and nothing is counted; OPEN_BITS: any int64
 
     def __post_init__(self) -> None:
         check_range("min_count", self.min_count, 1, 2**63)
         check_choice("vocabulary_from", self.source, ("train", "all"))
         if self.hash_bits is not None:
-            check_range("hash_ids", self.hash_bits, 1, 49)
+            if self.hash_bits != OPEN_BITS:
+                check_range("hash_ids", self.hash_bits, 1, 49)
             if (self.min_count, self.source) != (1, "train"):
-                raise ValueError("hash_ids counts nothing: leave out min_count and vocabulary_from.")
+                name = "open" if self.hash_bits == OPEN_BITS else "hash_ids"
+                raise ValueError(f"{name} counts nothing: leave out min_count and vocabulary_from.")
 
 
 @dataclass(frozen=True)

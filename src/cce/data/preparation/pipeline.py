@@ -146,7 +146,11 @@ class Preparation:
         ]
         summaries = list(self._map("number", number_values, tasks))
         features = tuple(
-            Feature(name, 1 + summary["num_values"], multi_hot=name in columns.multi_hot)
+            Feature(
+                name,
+                None if summary["num_values"] is None else 1 + summary["num_values"],
+                multi_hot=name in columns.multi_hot,
+            )
             for name, summary in zip(names, summaries, strict=True)
         )
         return features, summaries
@@ -217,6 +221,7 @@ class Preparation:
                 "malformed": self._bad.count,
             },
             "malformed": self._bad.reported,
+            "times": self._times(blocks),
             "dense": {
                 name: {
                     "missing": sum(block["missing"][name] for block in blocks),
@@ -225,6 +230,13 @@ class Preparation:
                 for name in self.columns.dense
             },
         }
+
+    def _times(self, blocks: list[dict[str, Any]]) -> list[float] | None:
+        """The first time and the last one, if rows have times."""
+        if self.columns.timestamp is None:
+            return None
+        found = [load_numbers(self.work / block["name"], "timestamp") for block in blocks if block["num_rows"]]
+        return [min(float(own.min()) for own in found), max(float(own.max()) for own in found)]
 
 
 def _mean_and_deviation(blocks: Sequence[Path], name: str) -> tuple[float, float]:

@@ -8,13 +8,13 @@ features being worked on, and no more.
 Before that, which rows are for training, for validation and for the test. `random`: by a hash of the row's index and a
 seed. `order`: the last rows of the input are held out. `last-file`: the last file is, one half for validation and one
 for the test. `temporal`: the latest timestamps are. `last-two`: of each user, the last row is for the test and the one
-before it for validation. `files`: each file has its split.
+before it for validation. `files`: each file has its split. `none`: no row is held out.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,11 +37,12 @@ from cce.data.arrow.blocks import (
     with_missing,
 )
 from cce.data.arrow.tables import load_vocabulary, save_vocabulary
-from cce.data.preparation.job import Splitting, VocabularyRule
-from cce.data.record_format import SPLITS
+from cce.data.preparation.job import OPEN_BITS, Splitting, VocabularyRule
+from cce.data.record_format import SPLITS, checksum
 from cce.data.vocabulary import Vocabulary, hashed_ids
 from cce.files import write_atomic
 from cce.hashing import Texts, mix
+from cce.schema import Schema
 
 MERGED = 1 << 22  # counts that are gathered before they are merged
 
@@ -63,8 +64,10 @@ def vocabulary_file(index: int) -> str:
     return f"vocabulary/{index:03d}.parquet"
 
 
-def index_vocabulary(path: Path, feature: str, num_embeddings: int) -> Vocabulary:
+def index_vocabulary(path: Path, feature: str, num_embeddings: int | None) -> Vocabulary:
     """The vocabulary of a data set, indexed for lookups; that of hashed ids has no values."""
+    if num_embeddings is None:
+        return Vocabulary.hashed(feature, OPEN_BITS)
     values, _ = load_vocabulary(path)
     if not len(values) and num_embeddings > 1:
         return Vocabulary.hashed(feature, (num_embeddings - 1).bit_length())
@@ -72,6 +75,17 @@ def index_vocabulary(path: Path, feature: str, num_embeddings: int) -> Vocabular
         raise ValueError(f"{path} must have {num_embeddings - 1} values for {feature!r}, got {len(values)}.")
     whole = is_whole(values)
     return Vocabulary.build(feature, "integers" if whole else "words", as_texts(values, whole=whole))
+
+
+def load_vocabularies(folder: Path, manifest: Mapping[str, Any], schema: Schema) -> dict[str, Vocabulary]:
+    """The vocabularies of a data set by feature, in memory: a second for some million values."""
+    found = {}
+    for index, feature in enumerate(schema.features):
+        path = folder / vocabulary_file(index)
+        if not path.is_file() or checksum(path) != manifest["files"].get(vocabulary_file(index), {}).get("sha256"):
+            raise ValueError(f"{path} must be as `cce prepare` wrote it, and it is missing or damaged.")
+        found[feature.name] = index_vocabulary(path, feature.name, feature.num_embeddings)
+    return found
 
 
 def split_file(block: Path) -> Path:
@@ -96,7 +110,7 @@ def number_values(task: FeatureTask) -> dict[str, Any]:
     ids, starts = _ids_of_blocks(task, values)
     np.save(task.ids, ids)
     summary = {
-        "num_values": len(counts) if bits is None else 2**bits - 1,
+        "num_values": len(counts) if bits is None else None if bits == OPEN_BITS else 2**bits - 1,
         "starts": starts,
         "missing": missing_id(values) if bits is None else int(hashed_ids(Texts.of([""]), bits)[0]),
     }
@@ -159,7 +173,7 @@ def split_codes(blocks: Sequence[SplitBlock], how: Splitting) -> Iterator[np.nda
     """The index in `SPLITS` of each row, block by block."""
     count = sum(block.num_rows for block in blocks)
     starts = np.cumsum([0, *(block.num_rows for block in blocks)])
-    if how.way in ("random", "order"):  # the row's index is all they need
+    if how.way in ("random", "order", "none"):  # the row's index is all they need
         for block, start in zip(blocks, starts.tolist(), strict=False):
             yield _by_index(np.arange(start, start + block.num_rows), count, how).astype(np.uint8)
         return
@@ -168,6 +182,8 @@ def split_codes(blocks: Sequence[SplitBlock], how: Splitting) -> Iterator[np.nda
 
 
 def _by_index(indices: np.ndarray, count: int, how: Splitting) -> np.ndarray:
+    if how.way == "none":
+        return np.zeros(len(indices), np.uint8)
     if how.way == "order":
         bounds = (count - round(count * (how.validation + how.test)), count - round(count * how.test))
         return np.searchsorted(bounds, indices, side="right")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cce.checks import check_choice
-from cce.data.preparation.job import WAYS, Job
+from cce.data.preparation.job import OPEN_BITS, WAYS, Job
 
 SOURCES: dict[str, Source] = {}
 OF_SPLIT = ("validation", "test", "seed")
@@ -48,6 +48,8 @@ class Source:
         given = self._checked(options)
         if raw is None:
             raise ValueError(f"raw must be given for {self.name!r}: the path of a file or a folder.")
+        if given.pop("open", False) and given.setdefault("hash_ids", OPEN_BITS) != OPEN_BITS:
+            raise ValueError(f"open must be left out with hash_ids={given['hash_ids']}: open ids have all 64 bits.")
         job = self.make(raw, given)
         way = given.get("split")
         if way is not None:
@@ -64,7 +66,7 @@ class Source:
     def _checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options that are given, lists as tuples; an unknown one is rejected with the closest match."""
         own = {option.name: option for option in self.options}
-        known = [*own, "split", *OF_SPLIT, *OF_RULE]
+        known = [*own, "split", "open", *OF_SPLIT, *OF_RULE]
         given = {name: value for name, value in options.items() if value is not None}
         for name, value in given.items():
             if name not in known:

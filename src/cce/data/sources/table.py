@@ -34,7 +34,7 @@ def table_job(
 
 def _make(raw: Path, options: Mapping[str, Any]) -> Job:
     way, timestamp = options.get("split", "random"), options.get("timestamp")
-    if timestamp is not None and way != "temporal":
+    if timestamp is not None and way not in ("temporal", "none"):
         raise ValueError(f"timestamp must be left out with split {way!r}, got {timestamp!r}.")
     inputs, splitting = find_inputs(raw), Splitting()
     if way == "files":
@@ -55,7 +55,7 @@ def _split_of(path: Path, raw: Path) -> str:
 TABLE = Source(
     name="table",
     about="any CSV, TSV or Parquet file, plain or .gz, or a folder of them",
-    splits=("random", "temporal", "order", "files"),
+    splits=("random", "temporal", "order", "files", "none"),
     make=_make,
     options=(
         Option("label", "the column to predict: 0 or 1, or see --threshold", metavar="COLUMN", required=True),
@@ -69,7 +69,12 @@ TABLE = Source(
             metavar="COLUMN",
             is_list=True,
         ),
-        Option("timestamp", "the column to split by time: numbers, or times of ISO 8601", metavar="COLUMN"),
+        Option(
+            "timestamp",
+            "the column to split by time, or with --split none to see that a stream goes forward: numbers, or times "
+            "of ISO 8601",
+            metavar="COLUMN",
+        ),
         Option("weight", "the column of row weights", metavar="COLUMN"),
         Option("threshold", "labels from here on are 1, and below 0", type=float),
         Option("missing", "words that stand for a missing value, besides the empty one", metavar="VALUE", is_list=True),

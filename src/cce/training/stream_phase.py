@@ -1,0 +1,102 @@
+"""The training phase of a stream: each part is scored by the model that has not seen it, then trained on once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cce.data import StreamLoader
+from cce.diagnostics import summary
+from cce.evaluation import format_scores
+from cce.text import format_bytes
+from cce.training.outcome import held_in_training
+from cce.training.phases import TrainPhase
+from cce.training.scoring import Scores, score
+from cce.training.session import SCORED_ROWS
+from cce.training.stopping import how_to_resume
+
+
+class StreamPhase(TrainPhase):
+    """Steps over the parts of a stream. It is saved after each part, and `validations_per_epoch` times within it."""
+
+    @property
+    def loader(self) -> StreamLoader:
+        """The parts."""
+        assert isinstance(self.session.loader, StreamLoader)
+        return self.session.loader
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no part is left, for the time being, or enough steps are done."""
+        return self._is_cut() or self.loader.find_next() is None
+
+    @property
+    def scores(self) -> Scores:
+        """Progressive scores: their means over rows, without the first part, before which nothing was trained."""
+        rows = [part["rows"] for part in self.loader.done if part["rows"]]
+        counted = list(zip(rows, self.session.curve, strict=False))[1:]
+        total = sum(count for count, _ in counted)
+        names = self.config.metrics if total else ()
+        return {name: sum(count * scores[name] for count, scores in counted) / total for name in names}
+
+    def _is_cut(self) -> bool:
+        return self.session.step >= self.config.max_steps
+
+    def run(self) -> None:
+        """Train on all parts that there are."""
+        while not self.is_done:
+            if self._begin() and self.train_epoch():
+                self.trainer.save()
+
+    def _begin(self) -> bool:
+        """Open the next part and score it, or go on with the one under way; whether there are rows to train on."""
+        loader, progress = self.loader, self.trainer.progress
+        path = loader.find_next()
+        assert path is not None
+        try:
+            if note := loader.begin(path):
+                return self._say(note)
+            if not loader.num_rows and not self._score(path):
+                return self._say(f"{path} has no rows.")
+        except (ValueError, OSError) as error:
+            where = self.trainer.folder
+            raise type(error)(f"{error} No row of this part was trained; go on with {how_to_resume(where)}.") from error
+        progress.start(loader.num_rows, path.name, first_row=loader.position)
+        return True
+
+    def _say(self, note: str) -> bool:
+        self.trainer.progress.say(note)
+        self.trainer.write("note", note=note)
+        return False
+
+    def _score(self, path: Path) -> int:
+        """Score the part that was begun, and report; how many rows it has."""
+        session, trainer, loader = self.session, self.trainer, self.loader
+        trainer.guard.check_weights()
+        with session.stopwatch("score"), trainer.guard.explained_logits():
+            batches = loader.scored(SCORED_ROWS)
+            scores = score(session.model, batches, self.config.metrics, device=session.device)
+        if not loader.num_rows:
+            loader.done.append(loader.part)
+            loader.part = {}
+            return 0
+        for note in loader.notes:
+            self._say(note)
+        session.curve.append({"step": session.step, "epoch": session.epoch + 1, **scores})
+        held = {table.name: table.nbytes for table in summary(session.model).tables}
+        parts = held_in_training(session)
+        nbytes = sum(parts[name]["codes"] or own for name, own in held.items())
+        others = sum(own["gradients"] + own["optimizer"] for own in parts.values())
+        sizes = {"rows": loader.num_rows, "nbytes": nbytes, "training_nbytes": nbytes + others}
+        trainer.write("part", part=session.epoch + 1, path=str(path), **sizes, **scores)
+        trainer.progress.say(
+            f"part {session.epoch + 1}, {path.name}: {loader.num_rows:,} rows, scored before training: "
+            f"{format_scores(scores)}; tables hold {format_bytes(nbytes)}, in training {format_bytes(nbytes + others)}"
+        )
+        return loader.num_rows
+
+    def after_rows(self, num_rows: int) -> None:
+        """Save, so many times in a part."""
+        loader, times = self.loader, self.config.validations_per_epoch
+        done, before = (at * times // loader.num_rows for at in (loader.position, loader.position - num_rows))
+        if before < done < times:  # after the last row the part is saved as a whole
+            self.trainer.save()
