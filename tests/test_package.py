@@ -245,6 +245,7 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
                 "theory",
                 "recipes",
                 "page",
+                "cite",
             )
         ),
     ],

@@ -1,4 +1,4 @@
-"""cce_lab: studies of embedding tables, beside the library: recipes, sweeps, tuning, reports and theory.
+"""cce_lab: studies of embedding tables, beside the library: recipes, sweeps, tuning, reports, theory and citations.
 
 It uses public names of `cce` only, and reaches the command line by the entry points that any plug-in has. Names are
 loaded when they are first used, so that help does not wait for torch.
@@ -16,13 +16,16 @@ if TYPE_CHECKING:
     from cce_lab.report.writing import make_report
     from cce_lab.sweeps.recipe import list_recipes, read_recipe
     from cce_lab.sweeps.running import Experiment, sweep
+    from cce_lab.verbs.cite import cite, read_citations
 
 __all__ = [
     "Experiment",
+    "cite",
     "compression_factor",
     "factor_over_seeds",
     "list_recipes",
     "make_report",
+    "read_citations",
     "read_recipe",
     "sweep",
     "write_run_page",

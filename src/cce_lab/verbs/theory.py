@@ -13,10 +13,13 @@ from cce.files import write_atomic
 NAMES = {
     "least-squares": "dense and sparse CCE for least squares, beside factorisations of the best table",
     "theory-practice": "dense CCE beside the bounds of the theorem and its corollary",
+    "rate-distortion": "k-means at several rates beside planted clusters",
 }
 HELP = "run the paper's theory: print its results and whether its claims held, and draw the figures"
 EXAMPLE = "names:\n" + "\n".join(f"  {name:16} {what}" for name, what in NAMES.items())
-EXAMPLE += "\n\nexamples:\n  cce theory --quick\n  cce theory least-squares --out figures --seed 1"
+EXAMPLE += (
+    "\n\nexamples:\n  cce theory rate-distortion\n  cce theory least-squares theory-practice --out figures --seed 1"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -40,15 +40,15 @@ def test_the_names_are_those_of_the_figures():
 @pytest.mark.slow
 def test_it_prints_numbers_and_claims_and_writes_data_and_pictures(tmp_path, capsys):
     folder = tmp_path / "deep" / "figures"
-    assert main(["theory", "theory-practice", "--quick", "--seed", "3", "--out", str(folder)]) == 0
+    assert main(["theory", "rate-distortion", "--quick", "--seed", "3", "--out", str(folder)]) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
-    assert lines[0] == "Dense CCE against the theorem: mean excess loss relative to ‖XT*‖²"
-    assert sum(line.startswith(("held: ", "did not hold: ")) for line in lines) == 6
+    assert lines[0] == "Rate and distortion with 16 planted clusters"
+    assert sum(line.startswith(("held: ", "did not hold: ")) for line in lines) == 4
     names = sorted(path.name for path in folder.iterdir())
-    assert names == ["theory-practice.json", "theory-practice.svg"][: 1 + vega.can_draw()]
-    data = json.loads((folder / "theory-practice.json").read_text())
-    assert (data["name"], data["settings"]["seed"], len(data["series"])) == ("theory-practice", 3, 5)
+    assert names == ["rate-distortion.json", "rate-distortion.svg"][: 1 + vega.can_draw()]
+    data = json.loads((folder / "rate-distortion.json").read_text())
+    assert (data["name"], data["settings"]["seed"], len(data["series"])) == ("rate-distortion", 3, 4)
     assert err == ""
 
 

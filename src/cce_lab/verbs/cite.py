@@ -1,0 +1,48 @@
+"""`cce cite`: BibTeX of the papers that methods come from. All entries are in `methods.bib`. No torch."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable
+from importlib.resources import files
+
+HELP = "print BibTeX of the papers that methods come from"
+EXAMPLE = """examples:
+  cce cite cce robe > methods.bib"""
+
+ENTRY = re.compile(r"^@\w+\{.*?^\}", re.DOTALL | re.MULTILINE)
+METHODS = re.compile(r",\n\s*methods\s*=\s*\{([^}]*)\}")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the verb."""
+    parser.description = "Print a BibTeX entry for each paper that these methods come from; a shared paper once."
+    parser.epilog = EXAMPLE
+    parser.add_argument("methods", nargs="*", metavar="METHOD", default=["cce"], help="methods (default: cce)")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the entries."""
+    print("\n\n".join(cite(options.methods)))
+
+
+def read_citations() -> dict[str, list[str]]:
+    """The entries of each method, as BibTeX."""
+    found: dict[str, list[str]] = {}
+    for entry in ENTRY.findall((files("cce_lab") / "methods.bib").read_text("utf-8")):
+        (methods,) = METHODS.findall(entry)
+        for method in methods.split(", "):
+            found.setdefault(method, []).append(METHODS.sub("", entry))
+    return found
+
+
+def cite(methods: Iterable[str]) -> list[str]:
+    """The entries of these methods, each once."""
+    known = read_citations()
+    entries: dict[str, None] = {}
+    for method in methods:
+        if method not in known:
+            raise ValueError(f"method must be one of {', '.join(sorted(known))}; got {method!r}.")
+        entries |= dict.fromkeys(known[method])
+    return list(entries)
