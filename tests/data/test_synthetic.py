@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from cce.data import SyntheticClicks
+from cce.data import SyntheticClicks, prepare
 from cce.evaluation import binary_cross_entropy
 
 SIZES = (50, 30, 20)
@@ -246,3 +246,35 @@ def test_a_wrong_drift_is_rejected(drift, message):
 def test_times_of_another_length_are_rejected():
     with pytest.raises(ValueError, match=r"times must have shape \(10,\), got \(9,\)\."):
         planted().sample(10, times=torch.zeros(9))
+
+
+def test_ids_are_born_and_die_and_new_ones_are_unlike_rare_ones():
+    clicks = SyntheticClicks((50, 30), num_clusters=40, turnover=2.0, drift=0.5, generator=generator())
+    times = torch.arange(60_000, dtype=torch.float64) / 60_000
+    sample = clicks.sample(60_000, times=times, generator=generator(1))
+    born = sample.ids[:, 0] >= 50
+    thirds = [float(part.double().mean()) for part in born.chunk(3)]
+    assert thirds == sorted(thirds)
+    assert thirds[0] == pytest.approx(1 / 3, abs=0.1)  # of a frequent id's phase
+    assert thirds[2] == 1.0
+    for column, size in zip(sample.ids.unbind(1), (50, 30), strict=True):
+        for slot in range(size):
+            lives = column[column % size == slot]
+            assert torch.equal(lives, lives.sort().values)  # nobody rises from the dead
+    rare, frequent = (clicks.clusters[0].view(3, 50)[:, ids].flatten() for ids in (slice(5, None), slice(0, 5)))
+    assert rare.max() < 10 <= frequent.max()
+    assert math.isfinite(sample.oracle_bce)
+
+
+def test_the_days_of_a_stream_are_data_sets_with_the_same_ids_of_64_bits(tmp_path):
+    options = {"num_rows": 2_000, "vocabulary_sizes": (50, 30), "turnover": 3.0, "days": 3}
+    days = [prepare(None, tmp_path / f"{day}", kind="synthetic", day=day, progress=False, **options) for day in (1, 2)]
+    ids = [next(iter(day.loader("train", batch_size=2_000))).ids for day in days]
+    assert days[0].splits == ("train",)
+    assert days[0].schema.vocabulary_sizes == {"c0": None, "c1": None}
+    known = torch.isin(ids[1][:, 0], ids[0][:, 0]).double().mean()
+    assert 0.2 < known < 0.8  # each id is replaced once a day
+    assert int(ids[0].min()) < -(2**60)
+    assert 0.2 < days[0].manifest["oracle_bce"] < 0.69
+    with pytest.raises(ValueError, match=r"day must lie in \[1, 4\), got 4"):
+        prepare(None, tmp_path / "4", kind="synthetic", day=4, **options)

@@ -19,6 +19,7 @@ DESCRIPTION = (
 )
 EXAMPLE = """examples:
   cce prepare synthetic runs/clicks --rows 300000 --vocabulary-sizes 20000 5000 100
+  cce prepare synthetic runs/day1 --day 1 --turnover 1 --drift 0.2
   cce prepare criteo-kaggle train.txt runs/kaggle --min-count 2
   cce prepare criteo-terabyte days/ runs/terabyte --sample negatives --keep 0.125 --modulus 40000000
   cce prepare movielens ml-25m/ runs/ml25m
@@ -88,6 +89,10 @@ def _add_synthetic(group: Any) -> None:
     add("--informative", type=int, dest="num_informative", metavar="N", help=about)
     add("--clusters", type=int, dest="num_clusters", metavar="N", help="hidden clusters of a feature (default: 32)")
     add("--num-dense", type=int, metavar="N", help="dense features (default: 4)")
+    about = "how often each id is replaced by a new one while training rows go by (default: 0)"
+    add("--turnover", type=float, help=about)
+    add("--day", type=int, metavar="N", help="this day of a stream: training rows alone, ids of 64 bits")
+    add("--days", type=int, metavar="N", help="days of the stream, from time 0 to time 1 (default: 10)")
     add("--drift", type=float, help="share of ids that change cluster while training rows go by (default: 0)")
 
 
@@ -135,5 +140,5 @@ def as_text(summary: dict[str, Any]) -> str:
     if dense:
         lines.append(format_table(("dense", "missing, now 0", "negative, now 0"), dense))
     if "oracle_bce" in summary:
-        lines.append(f"best possible test BCE: {summary['oracle_bce']:.4f}")
+        lines.append(f"best possible BCE: {summary['oracle_bce']:.4f}")
     return "\n".join(lines)

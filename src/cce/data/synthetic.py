@@ -3,6 +3,7 @@
 Every id of every feature belongs to a hidden cluster, and only clusters matter for the label: a table with one row per
 cluster would do. Ids are drawn by Zipf's law, numbered from the most frequent on, so most of them are rarely seen. With
 drift, ids move to another cluster on the way from time 0 to time 1: a model that learned clusters once knows old ones.
+With turnover ids die, and new ones take their places, each with a cluster of its own.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from cce.data.record_format import (
     write_at,
 )
 from cce.files import clear_folder, lock_folder
+from cce.hashing import mix
 from cce.schema import Feature, Schema
 
 
@@ -54,6 +56,9 @@ class SyntheticClicks:
     (of a single informative feature, the sum of its vector), plus a weight times each dense value. Features are
     informative from the first on, all of them unless `num_informative` says how many; the others are noise.
     `drift` is the share of ids that change their cluster between time 0 and time 1, each once, at a time of its own.
+    `turnover` says how often each of the ids is replaced from time 0 to time 1: there are always `vocabulary_sizes` ids
+    alive, and successor `g` of id `x` is `x + g · size`. Nine tenths of them, the rare ones, then share a quarter
+    of the clusters, so that new frequent ids are unlike rare ones.
     """
 
     def __init__(
@@ -66,9 +71,11 @@ class SyntheticClicks:
         num_informative: int | None = None,
         num_dense: int = 0,
         drift: float = 0.0,
+        turnover: float = 0.0,
         generator: torch.Generator | None = None,
     ) -> None:
         check_number("drift", drift, 0.0)
+        check_number("turnover", turnover, 0.0)
         if drift > 1:
             raise ValueError(f"drift must be at most 1, got {drift}.")
         self.num_informative = len(vocabulary_sizes) if num_informative is None else num_informative
@@ -82,7 +89,10 @@ class SyntheticClicks:
         if not (zipf >= 0 and math.isfinite(zipf)):
             raise ValueError(f"zipf must be a finite number of at least 0, got {zipf}.")
         self.vocabulary_sizes = tuple(vocabulary_sizes)
-        self.clusters = [torch.randint(num_clusters, (n,), generator=generator) for n in vocabulary_sizes]
+        self.turnover, self.num_lives = turnover, 1 + math.ceil(turnover)
+        self.clusters = [
+            torch.randint(num_clusters, (n * self.num_lives,), generator=generator) for n in vocabulary_sizes
+        ]
         self.vectors = [
             _scale(self.num_informative, latent_dim)
             * torch.randn(num_clusters, latent_dim, generator=generator, dtype=torch.float64)
@@ -91,6 +101,10 @@ class SyntheticClicks:
         self.dense_weights = torch.randn(num_dense, generator=generator) / max(num_dense, 1) ** 0.5
         weights = [torch.arange(1, n + 1, dtype=torch.float64).pow(-zipf).cumsum(0) for n in vocabulary_sizes]
         self._cumulative = [cumulative / cumulative[-1].clone() for cumulative in weights]
+        if turnover:
+            self._phases = [torch.rand(n, dtype=torch.float64, generator=generator) for n in vocabulary_sizes]
+            for clusters, n in zip(self.clusters, vocabulary_sizes, strict=True):
+                clusters.view(-1, n)[:, n // 10 :] %= max(1, num_clusters // 4)
         self._moves = [_draw_moves(c, num_clusters, drift, generator) for c in self.clusters] if drift else None
 
     def sample(self, num_rows: int, *, times: Tensor | None = None, generator: torch.Generator | None = None) -> Sample:
@@ -102,9 +116,13 @@ class SyntheticClicks:
         if times.shape != (num_rows,):
             raise ValueError(f"times must have shape ({num_rows},), got {tuple(times.shape)}.")
         columns = []
-        for cumulative in self._cumulative:
+        for feature, cumulative in enumerate(self._cumulative):
             uniform = torch.rand(num_rows, dtype=torch.float64, generator=generator)
-            columns.append(torch.searchsorted(cumulative, uniform, right=True).clamp(max=len(cumulative) - 1))
+            column = torch.searchsorted(cumulative, uniform, right=True).clamp(max=len(cumulative) - 1)
+            if self.turnover:
+                lives = (times * self.turnover + self._phases[feature][column]).long()
+                column += lives * len(cumulative)
+            columns.append(column)
         ids = torch.stack(columns, dim=1)
         dense = torch.randn(num_rows, len(self.dense_weights), generator=generator)
         probabilities = torch.sigmoid(self._logits(ids, times) + (dense @ self.dense_weights).double())
@@ -159,11 +177,17 @@ class SyntheticConfig:
     num_dense: int = 4
     zipf: float = 1.0
     drift: float = 0.0  # share of ids that change their cluster while the training rows go by
+    turnover: float = 0.0  # how often each id is replaced by a new one while they do
+    day: int | None = None  # of a stream, from 1: all rows are for training, and ids are 64-bit hashes
+    days: int = 10  # that the stream has
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_range("num_rows", self.num_rows, 100, 2**63)
         check_range("seed", self.seed, 0, 2**63)
+        check_range("days", self.days, 1, 2**31)
+        if self.day is not None:
+            check_range("day", self.day, 1, self.days + 1)
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> SyntheticConfig:
@@ -177,7 +201,7 @@ class SyntheticConfig:
 
     def clicks(self) -> SyntheticClicks:
         """The click log of these sizes."""
-        sizes = {name: value for name, value in asdict(self).items() if name not in ("num_rows", "seed")}
+        sizes = {name: value for name, value in asdict(self).items() if name not in ("num_rows", "seed", "day", "days")}
         return SyntheticClicks(**sizes, generator=torch.Generator().manual_seed(self.seed))
 
 
@@ -185,24 +209,33 @@ def prepare_synthetic(out: Path, config: SyntheticConfig, *, progress: bool = Tr
     """Write the data set and return its manifest. Id 0 is never drawn: the most frequent id of a feature is 1."""
     check_new(out)
     clicks = config.clicks()
-    features = tuple(Feature(f"c{index}", size + 1) for index, size in enumerate(config.vocabulary_sizes))
+    sizes = [None if config.day else size * clicks.num_lives + 1 for size in config.vocabulary_sizes]
+    features = tuple(Feature(f"c{index}", size) for index, size in enumerate(sizes))
     schema = Schema(features, tuple(f"d{index}" for index in range(config.num_dense)))
     held_out = int(config.num_rows * HELD_OUT)
     splits = {"train": config.num_rows - 2 * held_out, "validation": held_out, "test": held_out}
+    first = {split: index for index, split in enumerate(splits)}  # of the random numbers
+    if config.day:
+        splits, first = {"train": config.num_rows}, {"train": 2 + config.day}
     temporary = temporary_folder(out)
     with lock_folder(temporary, temporary=True):
         try:
             clear_folder(temporary)
             create_files(temporary / "data", schema, splits)
             oracle = {
-                split: _write_split(temporary / "data", split, count, schema, clicks, (config.seed, index), progress)
-                for index, (split, count) in enumerate(splits.items())
+                split: _write_split(temporary / "data", split, count, schema, clicks, config, first[split], progress)
+                for split, count in splits.items()
             }
             contents: dict[str, Any] = {"kind": "synthetic", "options": asdict(config), "splits": splits}
-            contents |= {"oracle_bce": oracle["test"], "oracle_bce_by_split": oracle}
+            contents |= {"oracle_bce": oracle.get("test", oracle["train"]), "oracle_bce_by_split": oracle}
             return seal(temporary / "data", out, schema, contents)
         finally:
             clear_folder(temporary)
+
+
+def _hashed(numbers: np.ndarray, feature: int) -> np.ndarray:
+    """Ids of a stream: no two features share any."""
+    return mix(numbers.astype(np.uint64) + np.uint64(feature << 48)).view(np.int64)
 
 
 def _write_split(
@@ -211,25 +244,28 @@ def _write_split(
     num_rows: int,
     schema: Schema,
     clicks: SyntheticClicks,
-    seeds: tuple[int, int],
+    config: SyntheticConfig,
+    index: int,
     progress: bool,  # noqa: FBT001
 ) -> float:
     """Draw and write the rows of a split in blocks, each with its own random numbers; return the oracle's BCE."""
     total = 0.0
     starts = range(0, num_rows, BLOCK_ROWS)
     for start in tqdm(starts, desc=split, unit="block", leave=False, disable=None if progress else True):
-        seed = int(np.random.SeedSequence((*seeds, start)).generate_state(1, np.uint64)[0] >> 1)
+        seed = int(np.random.SeedSequence((config.seed, index, start)).generate_state(1, np.uint64)[0] >> 1)
         count = min(BLOCK_ROWS, num_rows - start)
         times = None  # training rows pass from time 0 to time 1, in order; the others are of the end
         if split == "train":
             times = torch.arange(start, start + count, dtype=torch.float64) / num_rows
+            times = times if config.day is None else (config.day - 1 + times) / config.days
         sample = clicks.sample(count, times=times, generator=torch.Generator().manual_seed(seed))
         records = np.zeros(count, record_dtype(schema))
         records["label"] = sample.labels.numpy()
         if schema.dense:
             records["dense"] = sample.dense.numpy()
-        for index, column in enumerate(sample.ids.unbind(1)):
-            records[f"id{index}"] = column.numpy() + 1
+        for feature, column in enumerate(sample.ids.unbind(1)):
+            numbers = column.numpy() + 1
+            records[f"id{feature}"] = numbers if config.day is None else _hashed(numbers, feature)
         write_at(folder / rows_file(split), start, records)
         total += sample.oracle_bce * count
     return total / num_rows
