@@ -47,7 +47,7 @@ $(VENV)/torch: constraints.txt
 	@touch $@
 
 $(VENV)/installed: $(VENV)/torch pyproject.toml
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[report]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[data,report]'
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/torch pyproject.toml

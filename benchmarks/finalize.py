@@ -130,7 +130,7 @@ def _print_curve(figures: dict[str, Any]) -> None:
         for size in figures["curve"]
     ]
     print(figures["set"], "seed", figures["seed"])
-    print(format_table(("served", "bits an id", "variance lost", "validation"), lines))
+    print(format_table(("served", "bits per id", "variance lost", "validation"), lines))
     rows, chosen = figures["rows"], figures["chosen"]
     for what, each in (("int8 rows", rows), ("chosen", chosen)):
         print(f"{what}: {format_bytes(each['nbytes'])}, validation {each['loss']:.4f}, test {each['test']:.4f}")

@@ -41,14 +41,24 @@ def test_cce_is_trained_once_and_served_in_every_size(outcome, folder):
 
 
 def test_it_can_be_run_again_in_its_folder_and_keeps_what_is_not_its_own(tmp_path):
-    (tmp_path / "clicks").mkdir()
-    (tmp_path / "clicks" / "mine.txt").write_text("not the demonstration's")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "mine.txt").write_text("not the demonstration's")
     with pytest.raises((FileExistsError, ValueError)):
         run_demo(tmp_path, num_rows=500, progress=False)
-    assert (tmp_path / "clicks" / "mine.txt").exists()
+    assert (tmp_path / "data" / "mine.txt").exists()
     first = run_demo(tmp_path / "out", num_rows=500, progress=False)
     again = run_demo(tmp_path / "out", num_rows=500, progress=False)
     assert [record.curve for record in first[0]] == [record.curve for record in again[0]]
+
+
+def test_flights_are_the_rows_and_cce_keeps_their_score_in_a_fraction_of_the_bytes(tmp_path, monkeypatch):
+    monkeypatch.delenv("CCE_DATA", raising=False)
+    (full, _, middle, _, hashed), oracle_bce = run_demo(tmp_path, progress=False)
+    assert oracle_bce is None
+    assert 0.44 < full.scores["bce"] < 0.46
+    assert middle.scores["bce"] < full.scores["bce"] + 0.002
+    assert middle.nbytes < full.nbytes / 25
+    assert hashed.scores["bce"] > full.scores["bce"] + 0.05
 
 
 def test_real_ratings_are_taken_where_they_are_at_hand(tmp_path, monkeypatch):
@@ -75,7 +85,7 @@ def test_the_table_compares_with_the_first_record():
     assert [" ".join(line.split()) for line in (lines[0], *lines[2:])] == [
         "table bytes fewer test BCE test AUC seconds",
         "full 1.6 MB 1.0× 0.4000 0.9000 10.0",
-        "cce, 8 bits an id 160.0 kB 10.0× 0.4568 0.8765 23.0",
-        "cce, 4 bits an id 80.0 kB 20.0× 0.4568 0.8765 3.0",
+        "cce, 8 bits per id 160.0 kB 10.0× 0.4568 0.8765 23.0",
+        "cce, 4 bits per id 80.0 kB 20.0× 0.4568 0.8765 3.0",
         "(oracle) 0.3000",
     ]

@@ -288,10 +288,9 @@ OPENING = (
     "pip install",
     "cce.compress(model",
     "](docs/figures/sizes.svg)",
-    "| DeepFM, full | `cce` |",
     "**Who should not use it.**",
 )
-LANDING = ("pip install", "cce.compress(model", "](figures/overview.svg)", "**One result.**")
+LANDING = ("pip install", "cce.compress(model", "](figures/overview.svg)", "**Another result.**")
 
 
 def test_the_readme_opens_with_the_problem_a_picture_commands_and_a_model_of_ones_own():
@@ -303,7 +302,7 @@ def test_the_readme_opens_with_the_problem_a_picture_commands_and_a_model_of_one
 
 def test_the_first_examples_of_the_readme_are_short():
     own_model, papers_algorithm, one_table = (code for code, _, _ in blocks(ROOT / "README.md"))
-    for code, most in ((own_model, 15), (papers_algorithm, 12), (one_table, 5)):
+    for code, most in ((own_model, 18), (papers_algorithm, 12), (one_table, 5)):
         assert len([line for line in code.splitlines() if line.strip()]) <= most
     added = re.findall(r"cce\.([\w.]+)\(.*  # (\d):", own_model)
     assert added == [("compress", "1"), ("optim.Adam", "2"), ("finalize", "3"), ("save", "4")]

@@ -63,7 +63,7 @@ def test_the_plan_is_what_a_training_run_makes_and_holds(capsys, tmp_path, click
     assert planned["training_nbytes"] == pytest.approx(held, rel=0.15)
     least, most = planned["served_nbytes"]
     assert record["nbytes"] <= 1.15 * most
-    assert least < most or record["nbytes"] >= 0.85 * least  # validation may choose less than a byte an id
+    assert least < most or record["nbytes"] >= 0.85 * least  # validation may choose less than a byte per id
     assert least == most or not words[0].startswith(("--nbytes", "--bits", "--cap"))
     if is_exact:
         real = [[table[name] for name in NAMES] for table in record["tables"]]
@@ -94,7 +94,7 @@ def test_without_a_budget_it_shows_a_byte_an_id_and_how_large_tables_may_be(caps
     assert least == table["nbytes"] == pytest.approx(60_000 + 256 * 16 * 4 + 12 * 60_000 / 64, abs=20)
     assert most == pytest.approx(60_000 * (16 + 3), rel=0.02)
     assert plan["run"]["refits"] == refits
-    assert "served: 87.6 kB at one byte an id, as above, and at most 1.2 MB" in typed(capsys, "user=60000")[1]
+    assert "served: 87.6 kB at one byte per id, as above, and at most 1.2 MB" in typed(capsys, "user=60000")[1]
 
 
 @pytest.mark.parametrize(("bits", "expected"), [("10", (1, 1024)), ("16", (2, 256))])

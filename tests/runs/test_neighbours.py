@@ -70,6 +70,28 @@ def test_similar_values_have_the_greatest_cosine(trained, among, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("columns", [{}, {"multi_hot": ["tags"], "dense": ["age"]}])
+def test_an_unseen_value_may_have_the_average_vector(tmp_path, columns):
+    run = train(tmp_path, categorical=["user", "item"], **columns)
+    vectors, users = run.vectors("user"), torch.arange(1, len(run.vocabularies["user"]) + 1)
+    average = vectors(users).mean(axis=0)
+    row = {"user": "nobody", "tags": "a|b", "age": 7} if columns else "nobody"
+    (name, score), *_ = run.recommend(row, 1, item="item", unseen="average")
+    (other, shared), *_ = run.recommend(row, 1, item="item")
+    (weight,) = vectors.table.parameters()
+    weight.data[0] = torch.from_numpy(average)  # what unseen values read
+    wanted = {"item": name} | (row if columns else {"user": row})
+    assert run.predict([wanted])[0] == pytest.approx(score, abs=1e-6)
+    assert (other, shared) != (name, score)
+    known, average = run.vocabularies["user"].values(users.numpy()), torch.from_numpy(average)
+    near = {value: float(torch.cosine_similarity(torch.from_numpy(vectors(torch.tensor([i]))[0]), average, dim=0))
+            for i, value in enumerate(known, 1)}  # fmt: skip
+    assert dict(run.similar("nobody", 9, feature="user", unseen="average")) == pytest.approx(near, abs=1e-5)
+    with pytest.raises(ValueError, match="unseen must be one of shared, average; got 'none'"):
+        run.recommend(row, item="item", unseen="none")
+
+
+@pytest.mark.slow
 def test_unknown_values_and_features_are_one_line(trained):
     run = load_run(trained)
     with pytest.raises(ValueError, match=r"n must lie in \[1, 2\*\*31\), got 0\."):

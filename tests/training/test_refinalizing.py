@@ -73,7 +73,7 @@ def test_a_run_is_finalized_again_and_again(run, capsys):
     record = RunFolder(run).read_record()
     assert len(record.curve) == 2  # finalized, and refitted
     assert next(size["bits"] for size in record.sizes if size["is_chosen"]) <= 4
-    assert "bits an id" in str(inspect_checkpoint(run))
+    assert "bits per id" in str(inspect_checkpoint(run))
     assert Trainer.resume(run).run().curve == record.curve
 
 

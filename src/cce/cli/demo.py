@@ -1,4 +1,4 @@
-"""`cce demo`: train DLRM with three kinds of table, on ratings that are at hand or on a click log that it makes."""
+"""`cce demo`: train DLRM with three kinds of table, on the best rows at hand."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from cce.records import strict_json
 
 HELP = "train DLRM with three kinds of table, and compare them"
 DESCRIPTION = (
-    "Train DLRM with full tables, with cce, in several sizes from one training, and with the hashing trick, and "
-    "compare their sizes and scores: on ml1m.parquet in the folder CCE_DATA, or on a synthetic click log."
+    "Train DLRM with full tables, with cce (three sizes from one training) and with hashed tables, and compare sizes "
+    "and scores. The rows are ml1m.parquet in the folder CCE_DATA, if it is there; otherwise 327,346 flights that come "
+    "with the package (they need pyarrow); otherwise synthetic clicks."
 )
-EXAMPLE = """example:
+EXAMPLE = """examples:
   cce demo --out runs/demo
   CCE_DATA=~/data cce demo
   cce demo --rows 100000 --json"""
@@ -21,7 +22,7 @@ EXAMPLE = """example:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the verb."""
     parser.add_argument("--out", type=Path, default=Path("runs/demo"), help="folder of the runs (default: %(default)s)")
-    parser.add_argument("--rows", type=int, default=None, help="rows of a synthetic click log (default: 300000)")
+    parser.add_argument("--rows", type=int, default=None, help="train on N synthetic clicks instead", metavar="N")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -35,4 +36,4 @@ def run(options: argparse.Namespace) -> None:
         print(strict_json({"oracle_bce": oracle_bce, "runs": [record.to_dict() for record in records]}))
         return
     print(demo_table(records, oracle_bce))
-    print(f"a page with charts: cce report {options.out / RECORDS}")
+    print(f"for a page with charts: cce report {options.out / RECORDS}")

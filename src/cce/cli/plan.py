@@ -65,7 +65,7 @@ def _sizes(plan: RunPlan) -> str:
     training = f"in training: {format_bytes(plan.training_nbytes)}, with gradients and the state of the optimizer"
     if least == most:
         return f"{training}\nserved: {format_bytes(least)}"
-    which = f"{format_bytes(least)} at one byte an id, as above, and at most {format_bytes(most)}, as int8 rows"
+    which = f"{format_bytes(least)} at one byte per id, as above, and at most {format_bytes(most)}, as int8 rows"
     return f"{training}\nserved: {which}; validation chooses after training, or --bits or --nbytes before it"
 
 

@@ -2,7 +2,7 @@
 
 One training gives every size. `finalize` fits codebooks of several shapes to each table, measures how far they are from
 the rows, weighted by how often ids occur, and chooses shapes for all tables together: for a number of bytes, for a
-number of bits an id, or the smallest that validation cannot tell from the rows.
+number of bits per id, or the smallest that validation cannot tell from the rows.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Finalized:
             lines.append(row)
         if self.loss_before is not None:
             lines.append([f"{format_bytes(self.before)}", "", "", f"{self.loss_before:.4f}", "int8 rows"])
-        return format_table(["served", "bits an id", "variance lost", "validation", ""], lines)
+        return format_table(["served", "bits per id", "variance lost", "validation", ""], lines)
 
 
 @torch.no_grad()

@@ -12,6 +12,7 @@ from cce.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cce.data.arrow.tables import TableWriter
+    from cce.data.flights import load_flights, write_flights
     from cce.data.loader import EpochShuffle, Loader, join_bags
     from cce.data.preparation.job import Columns, Job, Reading, Splitting, raw_options
     from cce.data.preparation.pipeline import prepare_data
@@ -56,6 +57,7 @@ __all__ = [
     "find_format",
     "join_bags",
     "list_parts",
+    "load_flights",
     "load_vocabularies",
     "prepare",
     "prepare_data",
@@ -67,6 +69,7 @@ __all__ = [
     "unseen_shares",
     "verify_data",
     "vocabulary_file",
+    "write_flights",
 ]
 
 __getattr__, __dir__ = lazy_names(__name__)

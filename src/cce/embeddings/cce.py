@@ -44,7 +44,7 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
     Ids come in any order. Those that have no row yet, or never get one, have the zero vector, in both forms.
 
     num_rows, num_columns: of the codebooks that `finalize` makes, if they are to be chosen beforehand. `cce.finalize`
-        chooses them after training; without it, 4 columns of 256 rows take 4 bytes an id.
+        chooses them after training; without it, 4 columns of 256 rows take 4 bytes per id.
     min_count: occurrences in training after which an id has a row; 1: from the first on.
     counts: `(num_embeddings,)`, how often each id occurs in training, if it is known: ids that occur `min_count` times
         have rows from the start, and no others get any.

@@ -1,7 +1,7 @@
 """`RowMap`: which ids have a row of their own, and which row: a bit for each id, with ranks.
 
 The ids that have rows, in rising order, have the rows 1, 2, 3, …; every other id has row 0. A bit for each id says
-whether it has a row, and a 32-bit rank for each 64 ids how many rows come before: 1.5 bits an id, whatever the order of
+whether it has a row, and a 32-bit rank for each 64 ids how many rows come before: 1.5 bits per id, in any order of
 the ids, where an array of rows would take 32. (Rank and select: Jacobson, "Space-efficient static trees and graphs",
 1989.)
 """

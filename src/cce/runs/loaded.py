@@ -130,18 +130,26 @@ class LoadedRun:
             raise ValueError(f"split must have rows, got {split!r} with none.")
         return split, data.loader(split, batch_size=batch_size, shuffle=False)
 
-    def recommend(self, user: Any, n: int = 10, *, item: str | None = None) -> list[tuple[str, float]]:
+    def recommend(
+        self, user: Any, n: int = 10, *, item: str | None = None, unseen: str = "shared"
+    ) -> list[tuple[str, float]]:
         """The `n` items with the highest probability for a user, with their probabilities, the best first.
 
         user: the raw value of the other feature, or a dictionary with raw values of the other columns of a row; what
             it leaves out is missing.
         item: the feature that is recommended; the second one, if the run has two.
+        unseen: the vector of a value that training did not see: "shared", that of id 0, or "average", the mean of the
+            feature's vectors.
         """
-        return recommend(self, user, n, item=item)
+        return recommend(self, user, n, item=item, unseen=unseen)
 
-    def similar(self, value: Any, n: int = 10, *, feature: str) -> list[tuple[str, float]]:
-        """The `n` values of a feature whose vectors are nearest to that of a raw value, with their cosines."""
-        return similar(self, feature, [value], n)[0]
+    def similar(self, value: Any, n: int = 10, *, feature: str, unseen: str = "shared") -> list[tuple[str, float]]:
+        """The `n` values of a feature whose vectors are nearest to that of a raw value, with their cosines.
+
+        unseen: what a value gets that training did not see: "shared" rejects it, "average" takes the mean of the
+            feature's vectors.
+        """
+        return similar(self, feature, [value], n, unseen=unseen)[0]
 
     def vectors(self, feature: str) -> FeatureVectors:
         """What gives the vectors of a feature's ids."""

@@ -1,12 +1,13 @@
 """The vectors of a feature, for retrieval, in files beside their raw values; and recommendations from them.
 
 Files are written block by block: neither the table nor the vocabulary is ever in memory as a whole. Recommendations
-take and give raw values. A value without a vector of its own, unseen in training, has no neighbours.
+take and give raw values. A value that training did not see has no vector of its own: `unseen` says what it gets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,11 +24,14 @@ from cce.files import replace_file
 from cce.runs.evaluating import BATCH_SIZE, predict_batches
 
 if TYPE_CHECKING:
+    from torch.utils.hooks import RemovableHandle
+
     from cce.data import Vocabulary
     from cce.runs.loaded import LoadedRun
     from cce.schema import Batch, Schema
 
 Scored = list[tuple[str, float]]  # values with their scores, the best first
+UNSEEN = ("shared", "average")  # the vector of a value that training did not see: that of id 0, or the mean of all
 BLOCK = 1 << 16  # ids at a time
 ENDING, VALUES = ".npy", ".values.parquet"
 
@@ -43,6 +47,7 @@ class FeatureVectors:
         if tables is None:
             raise ValueError(f"model must have its tables in an EmbeddingCollection, got none with {feature!r}.")
         sizes = list(tables.features.values())
+        self.tables = tables
         self.table = tables.tables["all" if tables.unified else feature]
         self.first = sum(sizes[: names.index(feature)]) if tables.unified else 0
         self.shape = (tables.features[feature], tables.embedding_dim)
@@ -88,9 +93,10 @@ def _starts(size: int, name: str, *, progress: bool) -> tqdm[int]:
 # -- recommendations --------------------------------------------------------------------------------------------------
 
 
-def recommend(run: LoadedRun, row: Any, n: int, *, item: str | None) -> Scored:
+def recommend(run: LoadedRun, row: Any, n: int, *, item: str | None, unseen: str = "shared") -> Scored:
     """The `n` values of the feature `item` with the highest probability in a row that has everything else."""
     check_range("n", n, 1, 2**31)
+    check_choice("unseen", unseen, UNSEEN)
     names = [feature.name for feature in run.schema.features]
     if item is None and len(names) != 2:
         raise ValueError(f"item must name the feature to recommend, one of {', '.join(names)}.")
@@ -106,27 +112,46 @@ def recommend(run: LoadedRun, row: Any, n: int, *, item: str | None) -> Scored:
         check_choice("a column of the row", name, known)
     (batch,) = encoder.batches([known | dict(row)], batch_size=1)
     ids = _value_ids(run, item)
-    blocks = list(predict_batches(run.model, _with_items(batch, names.index(item), ids), progress=False))
+    with ExitStack() as stack:
+        for name, own in zip(names, _ids_of_row(batch), strict=True):
+            if unseen == "average" and name != item and own.tolist() == [0]:
+                stack.enter_context(_with_average(run, name))
+        blocks = list(predict_batches(run.model, _with_items(batch, names.index(item), ids), progress=False))
     scores = np.concatenate([np.zeros(0, np.float32), *blocks])
     best = np.argsort(-scores, kind="stable")[:n]
     return _named(run, item, ids[best], scores[best])
 
 
-def similar(run: LoadedRun, feature: str, values: Sequence[Any], n: int, *, among: int | None = None) -> list[Scored]:
+def similar(
+    run: LoadedRun,
+    feature: str,
+    values: Sequence[Any],
+    n: int,
+    *,
+    unseen: str = "shared",
+    among: int | None = None,
+) -> list[Scored]:
     """For each value, the `n` others whose vectors have the greatest cosine with its own.
 
     among: only the most frequent values are compared; all of them by default.
     """
     check_range("n", n, 1, 2**31)
-    vectors, ids = run.vectors(feature), _value_ids(run, feature)[:among]
+    check_choice("unseen", unseen, UNSEEN)
+    vectors, ids = run.vectors(feature), _value_ids(run, feature)
     wanted = run.vocabularies[feature].find([str(value) for value in values])
+    own = vectors(torch.from_numpy(wanted))
     if not wanted.all():
-        unseen = values[int(np.flatnonzero(wanted == 0)[0])]
-        raise ValueError(f"value must be one that training rows have, got {unseen!r} of {feature!r}.")
-    cosines = _cosines(vectors, wanted, ids)
+        first = values[int(np.flatnonzero(wanted == 0)[0])]
+        if unseen == "shared":
+            hint = "unseen='average' gives it the mean vector"
+            raise ValueError(f"value must be one that training rows have, got {first!r} of {feature!r}; {hint}.")
+        own[wanted == 0] = _average(vectors, ids)
+    ids = ids[:among]
+    cosines = _cosines(vectors, own, ids)
     cosines[wanted[:, None] == ids] = -np.inf  # nothing is a neighbour of its own
-    order = np.argsort(-cosines, axis=1, kind="stable")[:, : min(n, len(ids) - 1)]
-    return [_named(run, feature, ids[near], cosines[row, near]) for row, near in enumerate(order)]
+    order = np.argsort(-cosines, axis=1, kind="stable")[:, :n]
+    nearest = [near[np.isfinite(cosines[row, near])] for row, near in enumerate(order)]
+    return [_named(run, feature, ids[near], cosines[row, near]) for row, near in enumerate(nearest)]
 
 
 def _value_ids(run: LoadedRun, feature: str) -> np.ndarray:
@@ -136,6 +161,33 @@ def _value_ids(run: LoadedRun, feature: str) -> np.ndarray:
     ids = np.arange(1, len(vocabulary) + 1)
     found: np.ndarray = ids[ids != vocabulary.find([""])[0]]
     return found
+
+
+def _ids_of_row(batch: Batch) -> tuple[Tensor, ...]:
+    """The ids of each feature of a batch of one row."""
+    return batch.ids.unbind(1) if batch.offsets is None else torch.tensor_split(batch.ids, batch.offsets[1:-1])
+
+
+def _with_average(run: LoadedRun, feature: str) -> RemovableHandle:
+    """Until it is removed, all rows have the mean vector of a feature instead of their own."""
+    vectors = run.vectors(feature)
+    index = list(vectors.tables.features).index(feature)
+    average = torch.from_numpy(_average(vectors, _value_ids(run, feature)))
+
+    def replace_vectors(tables: nn.Module, inputs: Any, found: Tensor) -> Tensor:
+        del tables, inputs
+        changed = found.clone()
+        changed[:, index] = average.to(found)
+        return changed
+
+    return vectors.tables.register_forward_hook(replace_vectors)
+
+
+def _average(vectors: FeatureVectors, ids: np.ndarray) -> np.ndarray:
+    """The mean vector of some ids."""
+    blocks = (vectors(torch.from_numpy(ids[i : i + BLOCK])) for i in range(0, len(ids), BLOCK))
+    total: np.ndarray = sum((block.sum(axis=0) for block in blocks), np.zeros(vectors.shape[1], np.float32))
+    return total / max(len(ids), 1)
 
 
 def _with_items(batch: Batch, column: int, ids: np.ndarray) -> Iterator[Batch]:
@@ -149,18 +201,18 @@ def _with_items(batch: Batch, column: int, ids: np.ndarray) -> Iterator[Batch]:
             rows[:, column] = torch.from_numpy(some)
             yield replace(batch, ids=rows, labels=labels, dense=dense)
             continue
-        bags = [piece.numpy() for piece in torch.tensor_split(batch.ids, batch.offsets[1:-1])]
+        bags = [piece.numpy() for piece in _ids_of_row(batch)]
         columns = [(np.tile(bag, count), np.full(count, len(bag))) for bag in bags]
         columns[column] = (some, np.ones(count, np.int64))
         flat, offsets = join_bags(columns)
         yield replace(batch, ids=torch.from_numpy(flat), offsets=torch.from_numpy(offsets), labels=labels, dense=dense)
 
 
-def _cosines(vectors: FeatureVectors, wanted: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Of the vectors of some ids with those of others, `(wanted, ids)`."""
-    units = _unit(vectors(torch.from_numpy(wanted)))
+def _cosines(vectors: FeatureVectors, own: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Of some vectors with those of ids, `(own, ids)`."""
+    units = _unit(own)
     blocks = [units @ _unit(vectors(torch.from_numpy(ids[i : i + BLOCK]))).T for i in range(0, len(ids), BLOCK)]
-    return np.concatenate([np.zeros((len(wanted), 0), np.float32), *blocks], axis=1)
+    return np.concatenate([np.zeros((len(own), 0), np.float32), *blocks], axis=1)
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

@@ -331,5 +331,5 @@ def sizes_table(sizes: Sequence[Mapping[str, Any]]) -> str:
             bar = "▇" * round(20 * max(0.0, size["loss"] - least) / (max(lost) or 1.0))
         bits = "" if size["bits"] is None else f"{size['bits']:.1f}"
         lines.append([format_bytes(size["nbytes"]), bits, f"{size['variance_lost']:.2%}", loss, ", ".join(notes), bar])
-    headers = ["bytes served", "bits an id", "variance lost", "validation loss", "", "more than int8 rows"]
+    headers = ["bytes served", "bits per id", "variance lost", "validation loss", "", "more than int8 rows"]
     return format_table(headers, lines, num_left=0)

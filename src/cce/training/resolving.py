@@ -287,7 +287,7 @@ def _in_training(table: Footprint, config: ResolvedConfig, num_rows: int | None)
 def _shapes(
     tables: list[Footprint], config: ResolvedConfig, rows: Mapping[str, int], counts: Mapping[str, Tensor] | None
 ) -> dict[str, dict[str, int]]:
-    """Arguments that make the codebooks of `finalize`: of the options, within their bytes or bits, or a byte an id.
+    """Arguments that make the codebooks of `finalize`: of the options, within their bytes or bits, or a byte per id.
 
     Errors of codebooks are not known before training: they are taken to fall as those of noise do, by the bits of an
     id, and a little slower with several columns. The most frequent ids have rows of their own, and no error.

@@ -228,7 +228,7 @@ def budget_words(record: RunRecord) -> str:
     if record.method == FULL:
         return FULL
     words = {"cap": "cap {:,}", "num_params": "{:,} params", "nbytes": "{:,} bytes", "compression": "{:,g}×"}
-    words |= {"bits": "{:g} bits an id", "tolerance": "tolerance {:g}"}
+    words |= {"bits": "{:g} bits per id", "tolerance": "tolerance {:g}"}
     for name, word in words.items():
         if record.config.get(name) is not None:
             return word.format(record.config[name])

@@ -91,7 +91,7 @@ def test_one_training_gives_what_a_training_for_each_size_would(data, swept, tmp
 @pytest.mark.slow
 def test_the_report_draws_every_size_of_the_training(swept):
     (group,) = group_records(swept[1].values())
-    assert {budget.label for budget in group.series["cce"]} == {"4 bits an id", "32 bits an id"}
+    assert {budget.label for budget in group.series["cce"]} == {"4 bits per id", "32 bits per id"}
     plots = {plot.name: plot for plot in plots_of(group, palette(group.series))}
     sizes = [size for name, record in swept[1].items() if name.startswith("cce") for size in record.sizes]
     rows = [row for row in plots["sizes"].spec["data"]["values"] if row["series"] == "cce"]

@@ -1,7 +1,7 @@
 """Rate and distortion on planted clusters: what a bit for each id buys when the best clustering is known.
 
 Every id has the vector of its planted cluster plus noise, and is counted by Zipf's law. One column of k rows costs
-log2 k bits an id; distortion is the squared error weighted by counts, relative to that of one row for all ids. The
+log2 k bits per id; distortion is the squared error weighted by counts, relative to that of one row for all ids. The
 oracle knows the planted clusters: their weighted means cost log2 of their number.
 """
 
@@ -37,7 +37,7 @@ QUICK = Sizes(num_embeddings=1_500, embedding_dim=8, cluster_bits=4, max_bits=7)
 
 
 def rate_distortion_figure(*, seed: int = 0, quick: bool = False) -> Figure:
-    """The distortion of three ways to cluster at 0, 1, 2, … bits an id, and that of the planted clusters."""
+    """The distortion of three ways to cluster at 0, 1, 2, … bits per id, and that of the planted clusters."""
     sizes, generator = QUICK if quick else Sizes(), torch.Generator().manual_seed(seed)
     num_clusters = 2**sizes.cluster_bits
     planted = torch.randint(num_clusters, (sizes.num_embeddings,), generator=generator)
@@ -56,7 +56,7 @@ def rate_distortion_figure(*, seed: int = 0, quick: bool = False) -> Figure:
     return Figure(
         name="rate-distortion",
         title=f"Rate and distortion with {num_clusters} planted clusters",
-        x_label="bits an id",
+        x_label="bits per id",
         y_label="distortion, relative",
         series=(*series, level(ORACLE, oracle, sizes.max_bits)),
         claims=_claims(found, oracle, sizes.cluster_bits),
