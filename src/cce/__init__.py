@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from cce.data import prepare
     from cce.diagnostics import summary
     from cce.embeddings import create_embedding
+    from cce.hashing import hash_ids
     from cce.runs import evaluate, load_run, predict, train
     from cce.saving import load, save
     from cce.serving import freeze
@@ -50,6 +51,7 @@ __all__ = [
     "evaluate",
     "finalize",
     "freeze",
+    "hash_ids",
     "load",
     "load_run",
     "optim",

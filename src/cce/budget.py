@@ -85,6 +85,11 @@ class Budget:
         limit: int = getattr(self, self.measure)
         return limit
 
+    def check_compression(self) -> None:
+        """Reject a budget in shares of full tables, for tables of which there is no full one."""
+        if self.compression is not None:
+            raise ValueError("compression must be left out with num_embeddings=None: there is no full table.")
+
     def __str__(self) -> str:
         """The argument that was given."""
         return "full tables" if self.measure is None else f"{self.measure}={getattr(self, self.measure)}"

@@ -26,7 +26,7 @@ class Footprint:
 
     name: str
     method: str
-    num_embeddings: int
+    num_embeddings: int  # 0: any ids, for which there is no full table to compare with
     embedding_dim: int
     num_params: int
     codebook_nbytes: int
@@ -54,7 +54,7 @@ class Footprint:
     @property
     def compression(self) -> float:
         """How many times fewer parameters than the full table has."""
-        return self.full_params / self.num_params
+        return self.full_params / max(1, self.num_params)
 
     @property
     def byte_compression(self) -> float:
@@ -128,6 +128,8 @@ class Footprints:
         shown = {name: cells for name, cells in columns.items() if name not in WHERE_ANY or {*cells} - nothing}
         rows = [list(row) for row in zip(*shown.values(), strict=True)]
         largest = self.largest
+        if not largest.full_params:
+            return format_table([*shown], rows, num_left=2)
         note = f"largest table: {largest.name}, {format_ratio(largest.compression)} fewer params"
         note += f", {format_ratio(largest.byte_compression)} fewer bytes"
         return f"{format_table([*shown], rows, num_left=2)}\n{note}"
@@ -136,17 +138,17 @@ class Footprints:
 COLUMNS: dict[str, Callable[[Footprint], str]] = {
     "table": lambda table: table.name,
     "method": lambda table: table.method,
-    "ids": lambda table: f"{table.num_embeddings:,}",
+    "ids": lambda table: f"{table.num_embeddings:,}" if table.num_embeddings else "any",
     "dim": lambda table: str(table.embedding_dim or ""),
-    "full params": lambda table: f"{table.full_params:,}",
+    "full params": lambda table: f"{table.full_params:,}" if table.full_params else "",
     "params": lambda table: f"{table.num_params:,}",
     "codebook": lambda table: format_bytes(table.codebook_nbytes),
     "pointers": lambda table: format_bytes(table.pointer_nbytes),
     "gradients": lambda table: format_bytes(table.gradient_nbytes),
     "optimizer": lambda table: format_bytes(table.optimizer_nbytes),
     "int8 rows": lambda table: format_bytes(table.codes_nbytes),
-    "fewer params": lambda table: format_ratio(table.compression),
-    "fewer bytes": lambda table: format_ratio(table.byte_compression),
+    "fewer params": lambda table: format_ratio(table.compression) if table.full_params else "",
+    "fewer bytes": lambda table: format_ratio(table.byte_compression) if table.full_params else "",
     "why kept": lambda table: table.reason,
 }
 WHERE_ANY = ("gradients", "optimizer", "int8 rows", "why kept")  # columns that are shown if they say anything

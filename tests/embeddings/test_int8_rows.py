@@ -5,14 +5,14 @@ import torch
 
 import cce
 from cce import compiled
-from cce.embeddings import Int8Rows, RowTables
+from cce.embeddings import Int8Rows, RowPolicy, RowTables
 from cce.kernels import int8 as loops
 from cce.kernels.cpu.int8.tables import encode_count
 from helpers.final_form import finalize_table
 
 
-def make(num_ids=2000, dim=4, **options):
-    return Int8Rows(num_ids, dim, bound=0.1, key=5, **options)
+def make(num_ids=2000, dim=4, **policy):
+    return Int8Rows(num_ids, dim, bound=0.1, key=5, policy=RowPolicy(**policy))
 
 
 def test_an_id_without_a_row_reads_zeros():
@@ -93,7 +93,7 @@ def test_a_copy_and_a_loaded_state_have_the_same_rows_and_go_on_to_grow():
 
 
 def test_a_state_of_another_width_is_rejected():
-    with pytest.raises(RuntimeError, match="rows mismatch for records: the checkpoint has rows of 4 values"):
+    with pytest.raises(RuntimeError, match="rows mismatch for records: the checkpoint has rows of 7 bytes"):
         make(dim=8).load_state_dict(make().state_dict())
 
 

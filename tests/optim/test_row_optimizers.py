@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
 
 import cce
+from cce.embeddings import seen_before
 
 NUM_IDS, DIM = 2000, 8
 
@@ -167,7 +168,7 @@ def dense_norm(model, step):
     for table, full in pairs:
         counts = torch.bincount(occurring[id(table)].reshape(-1), minlength=NUM_IDS)
         moved = (table.rows.find(torch.arange(NUM_IDS)) > 0) | (
-            table.rows.seen_before(torch.arange(NUM_IDS)) + counts >= table.rows.min_count
+            seen_before(table.rows, torch.arange(NUM_IDS)) + counts >= table.policy.min_count
         )
         total += float(full.weight.grad[moved].square().sum())
     return total**0.5

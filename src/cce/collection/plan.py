@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cce.budget import DEFAULT_METHOD, SIZED_LATER, Budget, make_budget
+from cce.budget import DEFAULT_METHOD, SIZED_LATER, Budget, check_given, make_budget
 from cce.checks import check_choice, check_range, check_type, shown
 from cce.embeddings import MAX_IDS, METHODS, TableRequest
 from cce.footprint import Footprint, Footprints
@@ -17,11 +17,11 @@ BYTE_PRECISION = 1e-4  # of the scale of a budget in bytes, which takes longer t
 
 NO_BUDGET = "no budget was given"  # why a table is kept in full
 
-MethodOf = str | Mapping[str, str] | Callable[[str, int], str]  # one name, names by feature, or a rule (name, ids)
+MethodOf = str | Mapping[str, str] | Callable[[str, Any], str]  # one name, names by feature, or a rule (name, ids)
 
 
 def plan_tables(
-    vocabularies: Mapping[str, int],
+    vocabularies: Mapping[str, int | None],
     embedding_dim: int,
     *,
     method: MethodOf = DEFAULT_METHOD,
@@ -59,6 +59,10 @@ def plan_tables(
 
 def share_out(requests: Sequence[TableRequest], budget: Budget) -> list[Footprint]:
     """The tables of a budget, one for each request."""
+    for each in requests:
+        if each.num_embeddings is None:
+            check_given(budget, each.kind.method)
+            budget.check_compression()
     if budget.is_full:
         return [
             each.largest if each.largest.method == each.kind.method else replace(each.largest, reason=NO_BUDGET)
@@ -74,7 +78,7 @@ def share_out(requests: Sequence[TableRequest], budget: Budget) -> list[Footprin
     return _largest_within(requests, limit, measure, "num_params" if has_pointers else measure)
 
 
-def check_vocabularies(argument: str, vocabularies: Mapping[str, int]) -> None:
+def check_vocabularies(argument: str, vocabularies: Mapping[str, int | None]) -> None:
     """Reject anything but names of features with their vocabulary sizes."""
     example = "{'user': 6_000_000, 'item': 800_000}"
     check_type(argument, vocabularies, Mapping, f"a dictionary of names and vocabulary sizes such as {example}")
@@ -82,7 +86,8 @@ def check_vocabularies(argument: str, vocabularies: Mapping[str, int]) -> None:
         raise ValueError(f"{argument} must name at least one feature, got none.")
     for name, num_ids in vocabularies.items():
         check_type(f"a name in {argument}", name, str, "a str")
-        check_range(f"{argument}: the number of ids of {name!r}", num_ids, 1, MAX_IDS)
+        if num_ids is not None:  # any ids
+            check_range(f"{argument}: the number of ids of {name!r}", num_ids, 1, MAX_IDS)
 
 
 def _largest_within(requests: Sequence[TableRequest], limit: int, measure: str, shared: str) -> list[Footprint]:
@@ -100,7 +105,7 @@ def _largest_within(requests: Sequence[TableRequest], limit: int, measure: str, 
 
     if size(0.0) > limit:
         raise ValueError(f"{measure} must be at least {size(0.0)}, the smallest tables together, got {limit}.")
-    high = float(max(getattr(request.largest, shared) for request in requests))
+    high = float(max(getattr(request.ample, shared) for request in requests))
     low = high if size(high) <= limit else 0.0
     precision = BYTE_PRECISION if shared == "nbytes" else 0.0
     for _ in range(MAX_HALVINGS):
@@ -131,7 +136,7 @@ def _fill(requests: Sequence[TableRequest], tables: list[Footprint], cap: float,
     return tables
 
 
-def _method_of(method: MethodOf, name: str, size: int) -> str:
+def _method_of(method: MethodOf, name: str, size: int | None) -> str:
     if isinstance(method, Mapping):
         if name not in method:
             got = shown(dict(method))

@@ -35,7 +35,7 @@ from cce.embeddings import (
     is_symbolic,
     make_table,
 )
-from cce.indexing import make_generator
+from cce.indexing import NO_ID, make_generator
 from cce.kernels import Bags, Lookup
 
 Pooling = Literal["sum", "mean"]
@@ -44,6 +44,7 @@ Pooling = Literal["sum", "mean"]
 class EmbeddingCollection(TracedWhole):
     """Tables of `features` (names and vocabulary sizes) within one budget: see `Budget` for how it is shared out.
 
+    A feature of None ids is open: its ids are any 64-bit integers.
     Without a budget all tables are full, whatever the method, and `print` says so.
 
     Ids `(batch, features)` give vectors `(batch, features, embedding_dim)`, one column for each feature in order.
@@ -62,7 +63,7 @@ class EmbeddingCollection(TracedWhole):
 
     def __init__(
         self,
-        features: Mapping[str, int],
+        features: Mapping[str, int | None],
         embedding_dim: int,
         *,
         method: MethodOf = DEFAULT_METHOD,
@@ -86,13 +87,14 @@ class EmbeddingCollection(TracedWhole):
             check_start_scale("start_scale", start_scale)
         check_placement(device, dtype)
         check_vocabularies("features", features)
-        self.features, self.embedding_dim, self.pooling, self.unified = dict(features), embedding_dim, pooling, unified
-        sizes = {"all": sum(features.values())} if unified else self.features
+        self.features: dict[str, Any] = dict(features)
+        self.embedding_dim, self.pooling, self.unified = embedding_dim, pooling, unified
+        sizes: dict[str, int | None] = {"all": sum(self._bounds())} if unified else self.features
         itemsize = (dtype or torch.get_default_dtype()).itemsize
         given = dict[str, Any](budget=budget, cap=cap, options=options, itemsize=itemsize)
         self.plan = plan_tables(sizes, embedding_dim, method=method, **given)
         if unified and padding_idx is not None:  # the same of every feature, so not the one of the common table
-            for name, size in features.items():
+            for name, size in zip(features, self._bounds(), strict=True):
                 check_range(f"padding_idx of {name!r}", padding_idx, -size, size)
         self.padding_idx = padding_idx
         placed = {"generator": make_generator(seed), "device": device, "dtype": dtype}
@@ -250,6 +252,13 @@ class EmbeddingCollection(TracedWhole):
     def _tables(self) -> Sequence[Embedding]:
         return list(self.tables.values())  # type: ignore[arg-type]
 
+    def _bounds(self) -> list[int]:
+        """The numbers of ids of all features, which one table for all must know."""
+        for name, size in self.features.items():
+            if size is None:
+                raise ValueError(f"unified must be False where a feature has any ids, as {name!r} has.")
+        return [size for size in self.features.values() if size is not None]
+
     def _only_table(self) -> Embedding:
         return self.tables["all"]  # type: ignore[return-value]
 
@@ -262,10 +271,10 @@ class EmbeddingCollection(TracedWhole):
     def _paddings(self, ids: Tensor) -> Tensor:
         """The padding id of each feature; −1 where there is none."""
         if not self.unified:
-            found = [-1 if table.padding_idx is None else table.padding_idx for table in self._tables()]
+            found = [NO_ID if table.padding_idx is None else table.padding_idx for table in self._tables()]
         else:
             padding = self.padding_idx
-            found = [-1 if padding is None else padding % size for size in self.features.values()]
+            found = [NO_ID if padding is None else padding % size for size in self._bounds()]
         return torch.tensor(found, device=ids.device)
 
     def _per_id(self, values: Tensor, offsets: Tensor, batch: int) -> Tensor:
@@ -274,7 +283,7 @@ class EmbeddingCollection(TracedWhole):
 
     def _in_one_vocabulary(self, ids: Tensor, spread: Callable[[Tensor], Tensor]) -> Tensor:
         """Ids of all features, the vocabulary of each after those before it."""
-        sizes = torch.tensor(list(self.features.values()), device=ids.device)
+        sizes = torch.tensor(self._bounds(), device=ids.device)
         wrong = (ids < 0) | (ids >= spread(sizes))
         if _readable(ids) and bool(wrong.any()):
             index = int(spread(torch.arange(self.num_features, device=ids.device))[wrong][0])

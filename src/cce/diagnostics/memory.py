@@ -36,12 +36,13 @@ def _tables(model: nn.Module) -> Iterator[tuple[str, Table]]:
 
 def _summarize(name: str, table: Table, optimizer: Optimizer | None) -> Footprint:
     parameters = list(table.parameters())
-    full_params = table.num_embeddings * table.embedding_dim
+    num_ids = table.num_embeddings or 0
+    full_params = num_ids * table.embedding_dim
     num_params, codebook_nbytes = _held(table, parameters)
     return Footprint(
         name=name,
         method=table.method if isinstance(table, Embedding) else f"nn.{type(table).__name__}",
-        num_embeddings=table.num_embeddings,
+        num_embeddings=num_ids,
         embedding_dim=table.embedding_dim,
         num_params=num_params,
         codebook_nbytes=codebook_nbytes,

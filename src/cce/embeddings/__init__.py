@@ -1,5 +1,6 @@
 """The methods: one file each, one contract, and the bag that pools any of them."""
 
+from cce.embeddings.admission import RowPolicy, age_sketch, note_seen, seen_before, wanted
 from cce.embeddings.bag import EmbeddingBag
 from cce.embeddings.base import MAX_IDS, Embedding, TracedWhole, is_symbolic
 from cce.embeddings.cce import CCEEmbedding
@@ -25,6 +26,7 @@ from cce.embeddings.compositional import (
     piece_shape,
 )
 from cce.embeddings.dhe import DeepHashEmbedding
+from cce.embeddings.eviction import make_space
 from cce.embeddings.full import FullEmbedding, HashingTrickEmbedding
 from cce.embeddings.hash_embedding import HashEmbedding
 from cce.embeddings.initialization import (
@@ -85,6 +87,7 @@ __all__ = [
     "QuantizedEmbedding",
     "RandomEmbedding",
     "RobeEmbedding",
+    "RowPolicy",
     "RowTables",
     "RowTransfer",
     "Shapes",
@@ -94,6 +97,7 @@ __all__ = [
     "TensorTrainEmbedding",
     "TracedWhole",
     "TrainingDefaults",
+    "age_sketch",
     "check_placement",
     "check_plain_parameters",
     "cluster_all",
@@ -101,15 +105,19 @@ __all__ = [
     "create_embedding",
     "is_symbolic",
     "list_methods",
+    "make_space",
     "make_table",
     "merge_pending",
     "naming",
     "normal_",
+    "note_seen",
     "paper_schedule",
     "piece_shape",
     "projection_",
     "register_method",
     "rules",
+    "seen_before",
     "stage_all",
+    "wanted",
     "whole",
 ]

@@ -11,8 +11,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from cce.checks import check_choice, check_flag, check_range, check_type
-from cce.embeddings.base import Embedding, TracedWhole, is_symbolic
+from cce.checks import check_choice, check_flag, check_type
+from cce.embeddings.base import Embedding, TracedWhole, checked_padding, is_symbolic
 from cce.embeddings.clusterable import Finalizable
 from cce.embeddings.initialization import check_placement
 from cce.embeddings.row_lookup import sum_bags
@@ -53,8 +53,7 @@ class EmbeddingBag(TracedWhole):
         self.include_last_offset = include_last_offset
         self.padding_idx = table.padding_idx if padding_idx is None else padding_idx
         if self.padding_idx is not None:
-            check_range("padding_idx", self.padding_idx, -table.num_embeddings, table.num_embeddings)
-            self.padding_idx %= table.num_embeddings
+            self.padding_idx = checked_padding(self.padding_idx, table.num_embeddings)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw hash functions, pointers and parameters of the table again, as its constructor does."""
@@ -66,9 +65,10 @@ class EmbeddingBag(TracedWhole):
         raise AttributeError("'EmbeddingBag' object has no attribute 'weight': table.to_dense() gives the whole table.")
 
     @property
-    def num_embeddings(self) -> int:
-        """The size of the vocabulary."""
-        return self.table.num_embeddings
+    def num_embeddings(self) -> int | None:
+        """The size of the vocabulary, or None."""
+        found: int | None = self.table.num_embeddings
+        return found
 
     @property
     def embedding_dim(self) -> int:

@@ -14,7 +14,7 @@ from torch.fx import Proxy
 from cce.checks import RemembersArguments, arguments_of, check_flag, check_range, check_start_scale, check_type
 from cce.embeddings.initialization import StartScale, new_parameter, start_variance
 from cce.embeddings.options import Check, CommonOptions, Options, TrainingDefaults, optional
-from cce.embeddings.sizing import Shapes, TableRequest, most_within
+from cce.embeddings.sizing import OPEN_ERROR, Shapes, TableRequest, most_within
 from cce.footprint import Footprint
 from cce.indexing import IndexModule, blocks, check_generator, check_ids, common_generator
 
@@ -48,6 +48,8 @@ def is_symbolic(ids: object) -> bool:
 class Embedding(RemembersArguments, TracedWhole, ABC):
     """A table of `num_embeddings` vectors of `embedding_dim` values, stored in some smaller form.
 
+    With `num_embeddings=None`, where a method `takes_any_id`, ids are any integers of 64 bits, negative ones too.
+
     The constructor differs from torch's: a class of ours takes its sizes, such as `num_rows`, and has no `max_norm`,
     `norm_type`, `scale_grad_by_freq` and `_weight`; `create_embedding` finds the sizes. `device` and
     `dtype` are those of the parameters, as in torch: on the meta device nothing is drawn or held in memory.
@@ -58,14 +60,16 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
     deviation (`initialization`); by default that of the method.
     """
 
+    num_embeddings: Any  # an int; None: any ids
     method: ClassVar[str]  # its name in create_embedding
     option_checks: ClassVar[Mapping[str, Check]] = {}  # rules for the options of the constructor
     sized_by: ClassVar[str | None] = "num_rows"  # the argument that a budget decides; None: there is nothing to decide
     usual_start: ClassVar[StartScale] = "uniform"
+    takes_any_id: ClassVar[bool] = False  # whether num_embeddings may be None
 
     def __init__(
         self,
-        num_embeddings: int,
+        num_embeddings: int | None,
         embedding_dim: int,
         *,
         padding_idx: int | None = None,
@@ -76,13 +80,12 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        check_range("num_embeddings", num_embeddings, 1, MAX_IDS)
+        check_num_embeddings(num_embeddings, type(self))
         check_range("embedding_dim", embedding_dim, 1, MAX_IDS)
         check_flag("sparse", sparse)
         self.check_options(start_scale=start_scale)
         if padding_idx is not None:
-            check_range("padding_idx", padding_idx, -num_embeddings, num_embeddings)
-            padding_idx %= num_embeddings  # torch counts negative ones from the end
+            padding_idx = checked_padding(padding_idx, num_embeddings)
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         self.padding_idx = padding_idx
@@ -147,7 +150,7 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
         """Become the nearest table to `weight` `(num_embeddings, embedding_dim)` that this method finds."""
 
     @classmethod
-    def size_for_budget(cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Options) -> Options:
+    def size_for_budget(cls, num_embeddings: Any, embedding_dim: int, num_params: int, options: Options) -> Options:
         """The constructor's arguments that make the largest table of at most `num_params` parameters.
 
         `options` holds every other argument of the constructor, with its default where the caller gave none. A method
@@ -160,17 +163,18 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
 
     @classmethod
     @abstractmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
+    def shapes(cls, num_embeddings: Any, embedding_dim: int, arguments: Options) -> Shapes:
         """Shapes of the parameters, by name, and sizes of the rest: what the constructor makes of these arguments."""
 
     @classmethod
-    def footprint(cls, num_embeddings: int, embedding_dim: int, arguments: Options, *, itemsize: int = 4) -> Footprint:
+    def footprint(cls, num_embeddings: Any, embedding_dim: int, arguments: Options, *, itemsize: int = 4) -> Footprint:
         """What a table of these complete arguments holds, without making it; `itemsize` is the bytes of a value."""
-        shapes, full_params = cls.shapes(num_embeddings, embedding_dim, arguments), num_embeddings * embedding_dim
+        shapes = cls.shapes(num_embeddings, embedding_dim, arguments)
+        full_params = (num_embeddings or 0) * embedding_dim
         return Footprint(
             name="",
             method=cls.method,
-            num_embeddings=num_embeddings,
+            num_embeddings=num_embeddings or 0,
             embedding_dim=embedding_dim,
             num_params=shapes.num_params,
             codebook_nbytes=shapes.codebook_nbytes(itemsize),
@@ -181,7 +185,7 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
 
     @classmethod
     def size_for_bytes(
-        cls, num_embeddings: int, embedding_dim: int, nbytes: int, options: Options, *, itemsize: int = 4
+        cls, num_embeddings: Any, embedding_dim: int, nbytes: int, options: Options, *, itemsize: int = 4
     ) -> Options:
         """The constructor's arguments that make a table of at most `nbytes` bytes, pointers included, and not far less.
 
@@ -192,7 +196,8 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
             arguments = options | cls.size_for_budget(num_embeddings, embedding_dim, num_params, options)
             return cls.footprint(num_embeddings, embedding_dim, arguments, itemsize=itemsize).nbytes
 
-        most = min(nbytes // itemsize, num_embeddings * embedding_dim)
+        most = nbytes // (1 if num_embeddings is None else itemsize)  # open tables may have rows of a byte a value
+        most = most if num_embeddings is None else min(most, num_embeddings * embedding_dim)
         num_params = most_within(nbytes, most, nbytes_of)
         if num_params is None:
             num_params = TableRequest(cls, num_embeddings, embedding_dim, options).fewest
@@ -284,6 +289,8 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
         device = next(self.parameters()).device
         if ids is not None:
             return self(ids.to(device) if isinstance(ids, Tensor) else ids)  # type: ignore[no-any-return]
+        if self.num_embeddings is None:
+            raise ValueError("ids must be given: an open table has a vector for any of them.")
         return torch.cat([self(block.to(device)) for block in blocks(self.num_embeddings, DENSE_BLOCK)])
 
     def __getattr__(self, name: str) -> Tensor | nn.Module:
@@ -307,6 +314,23 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
         return ", ".join(parts)
 
 
+def check_num_embeddings(num_embeddings: int | None, kind: type[Embedding]) -> None:
+    """Reject a number of ids that there cannot be, and None where a method must know them."""
+    if num_embeddings is None and not kind.takes_any_id:
+        raise ValueError(OPEN_ERROR.format(method=kind.method))
+    if num_embeddings is not None:
+        check_range("num_embeddings", num_embeddings, 1, MAX_IDS)
+
+
+def checked_padding(padding_idx: int, num_embeddings: int | None) -> int:
+    """The id of padding; torch counts negative ones from the end, where there is one."""
+    if num_embeddings is None:
+        check_range("padding_idx", padding_idx, -MAX_IDS, MAX_IDS)
+        return padding_idx
+    check_range("padding_idx", padding_idx, -num_embeddings, num_embeddings)
+    return padding_idx % num_embeddings
+
+
 def check_budget(method: str, num_params: int, smallest: int) -> None:
     """Reject a budget below the smallest table of a method, and say how large that is."""
     if num_params < smallest:
@@ -318,6 +342,8 @@ def check_budget(method: str, num_params: int, smallest: int) -> None:
 def check_weight(table: Embedding, weight: Tensor) -> None:
     """Reject a trained table of another shape, or with non-finite values."""
     check_type("weight", weight, Tensor, "a Tensor")
+    if table.num_embeddings is None:
+        raise ValueError("num_embeddings must be given to start from a trained table, got None.")
     expected = (table.num_embeddings, table.embedding_dim)
     if tuple(weight.shape) != expected:
         raise ValueError(f"weight must have shape {expected}, got {tuple(weight.shape)}.")

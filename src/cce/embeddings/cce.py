@@ -9,29 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from weakref import ref
 
 import torch
 from torch import Tensor, nn
 
-from cce.embeddings.base import check_weight
+from cce.embeddings.admission import COUNTER_NBYTES, Eviction, RowPolicy
+from cce.embeddings.base import check_budget, check_weight
 from cce.embeddings.clusterable import Finalizable
 from cce.embeddings.compact_form import Codebooks, Compact, PointedRows, RowPointers, TrainedRows
 from cce.embeddings.compositional import piece_shape
 from cce.embeddings.initialization import new_parameter
 from cce.embeddings.int8_rows import MOST_COUNTED, Int8Rows
+from cce.embeddings.int8_rows import MOST_ROWS as MOST_IDS
 from cce.embeddings.linear import ID_TYPES, LinearEmbedding
-from cce.embeddings.options import CommonOptions, Options, TrainingDefaults, choice, optional, rules, whole
+from cce.embeddings.options import CommonOptions, Options, TrainingDefaults, choice, optional, rules, share, whole
 from cce.embeddings.row_lookup import RowTables, compiled_look_up
 from cce.embeddings.sizing import Shapes
-from cce.indexing import PointerStore, RowMap, RowSource, blocks, common_generator
+from cce.indexing import NO_ID, PointerStore, RowMap, RowSource, blocks, common_generator
 from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
     from cce.kernels import Layout
 
+OPEN_NBYTES = 12  # that an open table holds of an id with a row, at most, beside the row
 NUM_ROWS = 256  # of a codebook, unless another number is chosen: a byte for each column and id
 MOST_ROWS = 1 << 16
 GIVEN_AT_A_TIME = 1 << 18  # ids that get rows: about 150 bytes each are held meanwhile
@@ -45,7 +48,14 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
 
     num_rows, num_columns: of the codebooks that `finalize` makes, if they are to be chosen beforehand. `cce.finalize`
         chooses them after training; without it, 4 columns of 256 rows take 4 bytes per id.
+    num_embeddings: None for open tables, whose ids are any 64-bit integers. The smallest of them, which missing numbers
+        are cast to, never gets a row.
     min_count: occurrences in training after which an id has a row; 1: from the first on.
+    probability: of getting a row, at each occurrence, instead of a count of occurrences.
+    counter_nbytes: of the counters of ids without rows, where `min_count` is above 1 and any id may come.
+    max_rows, eviction: the most rows there ever are, and which go when as many are there: of ids that occur rarely
+        ("lfu"), of those not seen for long ("lru"), or None: new ids get no rows any more.
+    time_to_live: steps after which an id that did not occur loses its row.
     counts: `(num_embeddings,)`, how often each id occurs in training, if it is known: ids that occur `min_count` times
         have rows from the start, and no others get any.
     unseen: what ids without a row read: "neutral", zeros that are never trained, or "trained", one row that they train
@@ -55,29 +65,45 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
     """
 
     method = "cce"
+    takes_any_id = True
     usual_start = "dlrm"
     option_checks = rules(
         num_rows=optional(whole(1, MOST_ROWS + 1)),
         num_columns=optional(whole(1)),
         min_count=whole(1, MOST_COUNTED + 1),
+        probability=optional(share),
+        counter_nbytes=whole(1, 2**31),
+        max_rows=optional(whole(1, MOST_IDS + 1)),
+        eviction=optional(choice("lfu", "lru")),
+        time_to_live=optional(whole(1)),
         unseen=choice("neutral", "trained"),
     )
 
     def __init__(
         self,
-        num_embeddings: int,
+        num_embeddings: int | None,
         embedding_dim: int,
         *,
         num_rows: int | None = None,
         num_columns: int | None = None,
         min_count: int = 1,
+        probability: float | None = None,
+        counter_nbytes: int = COUNTER_NBYTES,
+        max_rows: int | None = None,
+        eviction: Eviction | None = "lfu",
+        time_to_live: int | None = None,
         counts: Tensor | None = None,
         unseen: Unseen = "neutral",
         **common: Unpack[CommonOptions],
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, **common)
         self.check_options(num_rows=num_rows, num_columns=num_columns, min_count=min_count, unseen=unseen)
-        self.min_count, self.unseen = min_count, unseen
+        self.check_options(probability=probability, counter_nbytes=counter_nbytes, max_rows=max_rows)
+        self.check_options(eviction=eviction, time_to_live=time_to_live)
+        if num_embeddings is None and (unseen, counts) != ("neutral", None):
+            raise ValueError("num_embeddings must be given with counts and unseen='trained', got None.")
+        self.policy = RowPolicy(min_count, probability, counter_nbytes, max_rows, eviction, time_to_live)
+        self.unseen = unseen
         self.is_sized = num_rows is not None or num_columns is not None  # before training
         self.num_columns, self.width = piece_shape(embedding_dim, num_columns)
         self.num_rows = num_rows or NUM_ROWS
@@ -100,7 +126,7 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
             return super().forward(input)
         if torch.compiler.is_exporting():  # a program of plain torch, which trains nothing
             vectors = self.rows.read(input.reshape(-1).long()).to(self.anchor.dtype)
-            padding = input.reshape(-1) == (-1 if self.padding_idx is None else self.padding_idx)
+            padding = input.reshape(-1) == (NO_ID if self.padding_idx is None else self.padding_idx)
             return vectors.masked_fill(padding.unsqueeze(-1), 0).view(*input.shape, self.embedding_dim)
         ids, anchors, paddings = input.reshape(-1, 1), [self.anchor], [self.padding_idx]
         if torch.compiler.is_compiling():
@@ -146,9 +172,12 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         if counts.shape != (self.num_embeddings,):
             raise ValueError(f"counts must have shape ({self.num_embeddings},), got {tuple(counts.shape)}.")
         for block in blocks(self.num_embeddings, GIVEN_AT_A_TIME):
-            often = block[(counts[block.to(counts.device)] >= self.rows.min_count).to(block.device)]
+            often = block[(counts[block.to(counts.device)] >= self.policy.min_count).to(block.device)]
             ids = often.to(self.rows.records.device)
-            self.rows.give_rows(ids[self.rows.find_plain(ids) == 0])
+            new = ids[self.rows.find_plain(ids) == 0]
+            if self.rows.num_rows + len(new) > self.rows.most_rows:
+                raise ValueError(f"counts must give rows to at most max_rows={self.policy.max_rows} ids, got more.")
+            self.rows.give_rows(new)
         self.rows.close()
 
     @torch.no_grad()
@@ -183,7 +212,7 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         """Pointers of all ids, by those of rows: ids without a row have the pointers of row 0."""
         shared = PointerStore(self.num_embeddings, store.num_columns, store.num_rows)
         for ids in blocks(self.num_embeddings):
-            shared.write(int(ids[0]), store.read(self.row_map(ids.to(self.row_map.bits.device)).cpu()))
+            shared.write(int(ids[0]), store.read(self.row_map(ids.to(self.row_map.device)).cpu()))
         return shared
 
     @torch.no_grad()
@@ -209,7 +238,7 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
             self._take(compact)
             self.rows.live.is_final = True  # for collections, which look int8 rows up together
             if self.rows.trains_unseen:
-                self.rows.map = RowMap(self.num_embeddings, device=row_map.bits.device)
+                self.rows.map = RowMap(self.num_embeddings, device=row_map.device)
                 self.rows.map.fill()
         try:
             yield
@@ -253,8 +282,13 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         return self.row_map.nbytes + self.pointers.nbytes + (0 if self.is_final else self.rows.index_nbytes)
 
     @classmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
-        """The compact form, if all ids have rows."""
+    def shapes(cls, num_embeddings: int | None, embedding_dim: int, arguments: Options) -> Shapes:
+        """The compact form, if all ids have rows; of an open table, the rows and what says which ids have them."""
+        if num_embeddings is None:
+            policy = RowPolicy(**{each.name: arguments[each.name] for each in fields(RowPolicy)})
+            codes, counters = ((policy.max_rows or 0), embedding_dim), policy.counter_nbytes * (policy.min_count > 1)
+            width = embedding_dim + policy.state_nbytes
+            return Shapes({}, codes=codes, code_row_nbytes=width, other_nbytes=OPEN_NBYTES * codes[0] + counters)
         num_columns, width = piece_shape(embedding_dim, arguments["num_columns"])
         num_rows = arguments["num_rows"] or NUM_ROWS
         pointers = num_embeddings, num_columns, num_rows
@@ -262,8 +296,13 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         return Shapes(codebook, pointers=pointers, num_mapped=num_embeddings)
 
     @classmethod
-    def size_for_budget(cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Options) -> Options:
-        """The most rows of codebooks within the budget, 256 at most."""
+    def size_for_budget(
+        cls, num_embeddings: int | None, embedding_dim: int, num_params: int, options: Options
+    ) -> Options:
+        """The most rows of codebooks within the budget, 256 at most; of an open table, the most rows of ids."""
+        if num_embeddings is None:
+            check_budget(cls.method, num_params, embedding_dim)
+            return {"max_rows": min(num_params // embedding_dim, MOST_IDS)}
         sizes = super().size_for_budget(num_embeddings, embedding_dim, num_params, options)
         return {"num_rows": min(sizes["num_rows"], NUM_ROWS)}
 
@@ -316,7 +355,7 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         self.rows = Int8Rows(
             self.num_embeddings,
             self.embedding_dim,
-            min_count=self.min_count,
+            policy=self.policy,
             bound=(3 * self.start_variance) ** 0.5,
             trains_unseen=self.unseen == "trained",
             key=int(torch.randint(2**62, (), generator=common_generator(generator), device="cpu")),

@@ -41,11 +41,12 @@ class CompositionalEmbedding(RowEmbedding):
         first table has `num_rows` rows and the others as few as the ids allow.
     """
 
+    takes_any_id = True
     option_checks = rules(num_rows=whole(1), num_tables=whole(1), split=SPLIT)
 
     def __init__(
         self,
-        num_embeddings: int,
+        num_embeddings: int | None,
         embedding_dim: int,
         *,
         num_rows: int,
@@ -69,7 +70,7 @@ class CompositionalEmbedding(RowEmbedding):
             self.split: MultiplyShift | QuotientRemainder = MultiplyShift(
                 self.num_tables, options["num_rows"], device="meta"
             )
-        elif math.prod(rows) < self.num_embeddings:
+        elif self.num_embeddings is None or math.prod(rows) < self.num_embeddings:
             size, num_rows = self.num_embeddings, options["num_rows"]
             raise ValueError(f"num_rows must be num_embeddings={size} with a single table, got {num_rows}.")
         else:
@@ -84,18 +85,22 @@ class CompositionalEmbedding(RowEmbedding):
         return HashedRows(self.split, slots=range(self.num_tables), first_rows=first_rows)
 
     @classmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
+    def shapes(cls, num_embeddings: int | None, embedding_dim: int, arguments: Options) -> Shapes:
         """The rows of all tables, and their hash functions."""
         num_tables, width = cls.pieces(embedding_dim, arguments)
         rows = rows_of_tables(arguments, num_embeddings, num_tables)
         return Shapes({"codebook": (sum(rows), width)}, num_tables if arguments["split"] == "hash" else 0)
 
     @classmethod
-    def size_for_budget(cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Options) -> Options:
+    def size_for_budget(
+        cls, num_embeddings: int | None, embedding_dim: int, num_params: int, options: Options
+    ) -> Options:
         """Equal tables for hashing; for quotient–remainder, the remainder's table takes what is left."""
         if options["split"] == "hash":
             return super().size_for_budget(num_embeddings, embedding_dim, num_params, options)
         num_tables, width = cls.pieces(embedding_dim, options)
+        rows_of_tables({"num_rows": 1, **options}, num_embeddings, num_tables)
+        assert num_embeddings is not None
         check_budget(cls.method, num_params, sum(balanced_radices(num_embeddings, num_tables)) * width)
         radices = radices_within(num_embeddings, num_tables, num_params // width)
         assert radices is not None  # the balanced radices fit
@@ -113,7 +118,7 @@ class CompositionalConcatEmbedding(CompositionalEmbedding, RandomEmbedding):
 
     def __init__(
         self,
-        num_embeddings: int,
+        num_embeddings: int | None,
         embedding_dim: int,
         *,
         num_rows: int,
@@ -176,11 +181,13 @@ class CompositionalProductEmbedding(CompositionalEmbedding):
         raise ValueError("method 'ce-mult' cannot start from a trained table; ce-sum and ce-concat can.")
 
 
-def rows_of_tables(options: Options, num_embeddings: int, num_tables: int) -> tuple[int, ...]:
+def rows_of_tables(options: Options, num_embeddings: int | None, num_tables: int) -> tuple[int, ...]:
     """Rows of each table: equal if hashed; by quotient–remainder those after the first are as small as ids allow."""
     num_rows = options["num_rows"]
     if options["split"] == "hash":
         return (num_rows,) * num_tables
+    if num_embeddings is None:
+        raise ValueError(f"split must be 'hash' with num_embeddings=None, got {options['split']!r}.")
     rest = balanced_radices(-(-num_embeddings // num_rows), num_tables - 1) if num_tables > 1 else ()
     return (num_rows, *rest)
 

@@ -37,12 +37,13 @@ class DeepHashEmbedding(Embedding):
     """
 
     method = "dhe"
+    takes_any_id = True
     layers: nn.ParameterList
     option_checks = rules(width=whole(1), num_hidden=whole(0, 64), num_hashes=optional(whole(1)))
 
     def __init__(
         self,
-        num_embeddings: int,
+        num_embeddings: int | None,
         embedding_dim: int,
         *,
         width: int,
@@ -76,7 +77,7 @@ class DeepHashEmbedding(Embedding):
         raise ValueError("method 'dhe' cannot start from a trained table: its network must be trained.")
 
     @classmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
+    def shapes(cls, num_embeddings: int | None, embedding_dim: int, arguments: Options) -> Shapes:
         """The layers of the network, and its hash functions."""
         width = arguments["width"]
         num_hashes = arguments["num_hashes"] or width
@@ -85,7 +86,9 @@ class DeepHashEmbedding(Embedding):
         return Shapes(layers, num_hashes=num_hashes)
 
     @classmethod
-    def size_for_budget(cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Options) -> Options:
+    def size_for_budget(
+        cls, num_embeddings: int | None, embedding_dim: int, num_params: int, options: Options
+    ) -> Options:
         """The root of `3 width² + embedding_dim · width = num_params`, rounded as in the paper or as options say."""
 
         def count(width: int) -> int:
@@ -106,8 +109,8 @@ class DeepHashEmbedding(Embedding):
 
         Measured rather than derived: Mish has no closed form for it, and its outputs are not centred.
         """
-        num_probes = min(NUM_PROBES, self.num_embeddings)
-        probes = torch.linspace(0, self.num_embeddings - 1, num_probes, dtype=torch.float64, device="cpu")
+        num_ids = self.num_embeddings or NUM_PROBES
+        probes = torch.linspace(0, num_ids - 1, min(NUM_PROBES, num_ids), dtype=torch.float64, device="cpu")
         *hidden, last = self.layers
         ids = probes.long().to(last.device)
         activations = self.hash(ids, dtype=torch.float64)  # so that no thread count shows in the result

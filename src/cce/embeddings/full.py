@@ -24,17 +24,18 @@ class FullEmbedding(RandomEmbedding):
     sized_by = None
     usual_start = "dlrm"
 
-    def __init__(self, num_embeddings: int, embedding_dim: int, **common: Unpack[CommonOptions]) -> None:
+    def __init__(self, num_embeddings: int | None, embedding_dim: int, **common: Unpack[CommonOptions]) -> None:
         super().__init__(num_embeddings, embedding_dim, **common)
         self.make_parameters({}, common)
 
     def sources(self) -> tuple[int, int, list[OwnRow]]:
         """Each id is its own row."""
-        return 1, 1, [OwnRow(self.num_embeddings)]
+        return 1, 1, [OwnRow(len(self.codebook))]
 
     @classmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
+    def shapes(cls, num_embeddings: int | None, embedding_dim: int, arguments: Options) -> Shapes:
         """A row for each id."""
+        assert num_embeddings is not None
         return Shapes({"codebook": (num_embeddings, embedding_dim)})
 
 
@@ -42,11 +43,12 @@ class HashingTrickEmbedding(RandomEmbedding):
     """`T[x] = s(x) · M[h(x)]`, with `num_rows` rows; the sign `s` is 1 unless `signed`."""
 
     method = "hash"
+    takes_any_id = True
     option_checks = rules(num_rows=whole(1), signed=check_flag)
 
     def __init__(
         self,
-        num_embeddings: int,
+        num_embeddings: int | None,
         embedding_dim: int,
         *,
         num_rows: int,
@@ -73,6 +75,6 @@ class HashingTrickEmbedding(RandomEmbedding):
         return None if self.sign is None else self.sign.signs(ids).unsqueeze(1)
 
     @classmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
+    def shapes(cls, num_embeddings: int | None, embedding_dim: int, arguments: Options) -> Shapes:
         """The rows; a hash function for them, and one for signs."""
         return Shapes({"codebook": (arguments["num_rows"], embedding_dim)}, num_hashes=1 + arguments["signed"])

@@ -30,6 +30,7 @@ class HashEmbedding(RandomEmbedding):
     """
 
     method = "hash-embedding"
+    takes_any_id = True
     option_checks = rules(
         num_rows=whole(1),
         num_hashes=whole(1),
@@ -39,7 +40,7 @@ class HashEmbedding(RandomEmbedding):
 
     def __init__(
         self,
-        num_embeddings: int,
+        num_embeddings: int | None,
         embedding_dim: int,
         *,
         num_rows: int,
@@ -57,9 +58,11 @@ class HashEmbedding(RandomEmbedding):
         self.hash = MultiplyShift(num_hashes, num_rows, device="meta")
         self.importance: nn.Parameter | None = None
         self.importance_hash: MultiplyShift | None = None
+        if num_embeddings is None and weighted and num_weights is None:
+            raise ValueError("num_weights must be given with num_embeddings=None and weighted=True, got None.")
         if num_weights is not None:
-            check_range("num_weights", num_weights, 1, num_embeddings + 1)
-            if num_weights < num_embeddings:
+            check_range("num_weights", num_weights, 1, (num_embeddings or MAX_IDS - 1) + 1)
+            if num_weights < (num_embeddings or MAX_IDS):
                 self.importance_hash = MultiplyShift(1, num_weights, device="meta")
         self.make_parameters(options, common)
 
@@ -87,21 +90,24 @@ class HashEmbedding(RandomEmbedding):
         return gather_rows(self.importance, shared, sparse=self.sparse).unsqueeze(1)
 
     @classmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
+    def shapes(cls, num_embeddings: int | None, embedding_dim: int, arguments: Options) -> Shapes:
         """The rows and the weights; hash functions of both."""
         shapes, num_hashes = {"codebook": (arguments["num_rows"], embedding_dim)}, arguments["num_hashes"]
         if not arguments["weighted"]:
             return Shapes(shapes, num_hashes)
-        num_weights = arguments["num_weights"] or num_embeddings
-        return Shapes(shapes | {"importance": (num_weights, num_hashes)}, num_hashes + (num_weights < num_embeddings))
+        num_weights = arguments["num_weights"] or num_embeddings or 1
+        is_hashed = num_weights < (num_embeddings or MAX_IDS)
+        return Shapes(shapes | {"importance": (num_weights, num_hashes)}, num_hashes + is_hashed)
 
     @classmethod
-    def size_for_budget(cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Options) -> Options:
+    def size_for_budget(
+        cls, num_embeddings: int | None, embedding_dim: int, num_params: int, options: Options
+    ) -> Options:
         """All of the budget for rows; when `weighted`, a quarter for the weights unless `num_weights` is given."""
         num_hashes, num_weights = options["num_hashes"], 0
         if options["weighted"]:
             share = max(1, min(num_params // WEIGHT_SHARE, num_params - embedding_dim) // num_hashes)
-            num_weights = options["num_weights"] or min(share, num_embeddings)
+            num_weights = options["num_weights"] or min(share, num_embeddings or share)
         check_budget(cls.method, num_params, embedding_dim + num_weights * num_hashes)
         num_rows = (num_params - num_weights * num_hashes) // embedding_dim
         return {"num_rows": num_rows} | ({"num_weights": num_weights} if num_weights else {})

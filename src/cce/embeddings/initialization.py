@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from cce.indexing import check_generator
 
+USUAL_IDS = 1_000_000  # that "dlrm" takes an open table to have
 LEAST_ITEMSIZE = 2  # of a trainable type: torch stores float8, and can neither add it up nor step on it
 
 StartScale = Literal["uniform", "dlrm", "zero"] | float
@@ -37,11 +38,11 @@ def output_variance(embedding_dim: int) -> float:
     return 1 / (3 * embedding_dim)
 
 
-def start_variance(num_embeddings: int, embedding_dim: int, start_scale: StartScale) -> float:
+def start_variance(num_embeddings: int | None, embedding_dim: int, start_scale: StartScale) -> float:
     """The variance of every value of a table at the start."""
     if not isinstance(start_scale, str):
         return float(start_scale) ** 2
-    named = {"uniform": output_variance(embedding_dim), "dlrm": 1 / (3 * num_embeddings), "zero": 0.0}
+    named = {"uniform": output_variance(embedding_dim), "dlrm": 1 / (3 * (num_embeddings or USUAL_IDS)), "zero": 0.0}
     return named[start_scale]
 
 

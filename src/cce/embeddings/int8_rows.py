@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from cce import compiled
-from cce.checks import check_range
+from cce.embeddings.admission import RowPolicy
 from cce.embeddings.live_rows import Live, RecentRows, describe, merge_rows, register
-from cce.indexing import IndexModule, RowMap, blocks, make_key, uniform
+from cce.indexing import IndexModule, OpenRowMap, RowMap, blocks, make_key, uniform
 from cce.kernels import int8 as loops
 from cce.kernels import is_eager
 
@@ -33,42 +33,48 @@ if TYPE_CHECKING:
 HEADROOM = 8  # the largest value of int8 stands for so many times the root mean square of the values
 MOST_COUNTED = 256  # occurrences before a row
 BLOCK = 1 << 16  # rows at a time
+MOST_ROWS = 2**31 - 2  # rows have numbers of 32 bits
+NEVER = 1 << 62
+COUNTED = ("counted", "demand", "admitted", "refused", "evicted", "expired")  # saved, and what `print` shows: the last
+ANY = RowPolicy()
 DRAWN_AT_A_TIME = 1 << 12  # new rows: a dozen integers of 8 bytes are held for each value
 
 
 class Int8Rows(IndexModule):
-    """Rows of `dim` int8 values times one scale, for the ids in `[0, num_embeddings)` that have earned them.
+    """Rows of `dim` int8 values times one scale, for the ids in `[0, num_embeddings)`, or any, that have earned them.
 
-    min_count: occurrences in training after which an id has a row; 1: from the first on.
+    policy: which ids get rows, and which lose them.
     bound: new rows start in U(−bound, bound).
     trains_unseen: whether row 0 is trained by the ids that read it, instead of staying zero.
     """
 
-    records: Tensor  # (capacity, dim + 3) int8: values, and three bytes of state
+    map: RowMap
+    records: Tensor  # (capacity, width) int8: values, three bytes of state, and perhaps the last step in four
     index_state = ("records", "seen", "numbers")
     device_tensors = ("records", "seen")
 
     def __init__(
         self,
-        num_embeddings: int,
+        num_embeddings: int | None,
         dim: int,
         *,
-        min_count: int = 1,
+        policy: RowPolicy = ANY,
         bound: float = 0.0,
         trains_unseen: bool = False,
         key: int = 0,
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        check_range("min_count", min_count, 1, MOST_COUNTED + 1)
-        self.num_embeddings, self.dim, self.min_count, self.bound = num_embeddings, dim, min_count, bound
+        self.num_embeddings, self.dim, self.policy, self.bound = num_embeddings, dim, policy, bound
+        self.width = dim + policy.state_nbytes
         self.trains_unseen = trains_unseen
         self.is_open = True  # whether ids still get rows
         self.key, self.live = key, Live()
         register(self)
         self.live.record["num_rows"], self.live.record["scale"] = 1, self.start_scale
-        self.name = f"a table of {num_embeddings:,} ids"
-        self.map, self.recent = RowMap(num_embeddings, device=device), RecentRows()
+        self.name = "an open table" if num_embeddings is None else f"a table of {num_embeddings:,} ids"
+        self.map = OpenRowMap(device=device) if num_embeddings is None else RowMap(num_embeddings, device=device)
+        self.recent = RecentRows()
         self.seen = torch.zeros(self._open_nbytes, dtype=torch.uint8, device=device)
         self.records = self._new_records(1, device)
 
@@ -93,6 +99,18 @@ class Int8Rows(IndexModule):
     def counts(self) -> Tensor:
         """About how often the id of each row occurred `(capacity)`, in a byte: see `occurrences`."""
         return self.records.view(torch.uint8)[:, self.dim + 2]
+
+    @property
+    def last_steps(self) -> Tensor:
+        """The step in which each row was moved last `(num_rows)`, int64; zeros where rows do not keep it."""
+        stamps = self.records.view(torch.uint8)[: self.num_rows, self.dim + loops.STATE_NBYTES :].long()
+        return (stamps << torch.arange(0, 8 * stamps.shape[1], 8, device=stamps.device)).sum(1)
+
+    def stamp(self, rows: Tensor) -> None:
+        """Let rows keep that they are moved in this step, if they do."""
+        stamps = self.records.view(torch.uint8)
+        for byte in range(self.width - self.dim - loops.STATE_NBYTES):
+            stamps[rows, self.dim + loops.STATE_NBYTES + byte] = (self.steps >> 8 * byte) & 255
 
     @property
     def num_rows(self) -> int:
@@ -129,7 +147,7 @@ class Int8Rows(IndexModule):
     @property
     def row_nbytes(self) -> int:
         """Bytes of rows and of what is kept of each."""
-        return self.num_rows * (self.dim + loops.STATE_NBYTES)
+        return self.num_rows * self.width
 
     @property
     def index_nbytes(self) -> int:
@@ -163,16 +181,47 @@ class Int8Rows(IndexModule):
     @property
     def needed(self) -> int:
         """Occurrences after which an id has a row."""
-        return self.min_count if self.is_open else 1 << 62
+        return self.policy.min_count if self.is_open else NEVER
+
+    @property
+    def most_rows(self) -> int:
+        """The most rows that there may be, row 0 included."""
+        limits = (self.num_embeddings, self.policy.max_rows, MOST_ROWS)
+        return 1 + min(limit for limit in limits if limit is not None)
+
+    @property
+    def sketch_width(self) -> int:
+        """Counters of a depth, of open ids that have no row yet; 0 if nothing is counted."""
+        is_counted = self.is_open and self.num_embeddings is None and self.policy.min_count > 1
+        return max(1, self.policy.counter_nbytes // loops.DEPTH) if is_counted else 0
+
+    @property
+    def ages_at(self) -> int:
+        """Occurrences after which the counts of ids without rows are halved."""
+        return (self.sketch_width + 1) // 2 or NEVER
+
+    @property
+    def evicts_above(self) -> int:
+        """The most rows, row 0 included, with which there surely is space for the next step."""
+        if not self.is_open or self.policy.max_rows is None:
+            return NEVER
+        return self.most_rows - (1 if self.policy.eviction is None else self.policy.most_spare)
+
+    @property
+    def expires_every(self) -> int:
+        """Steps after which rows of ids that did not occur for long are looked for."""
+        return max(1, (self.policy.time_to_live or NEVER) // 16)
 
     @property
     def _open_bits(self) -> int:
-        return next(bits for bits in (0, 1, 2, 4, 8) if self.min_count <= 1 << bits)
+        if self.num_embeddings is None:
+            return 0
+        return next(bits for bits in (0, 1, 2, 4, 8) if self.policy.min_count <= 1 << bits)
 
     @property
     def _open_nbytes(self) -> int:
         """Bytes of the counts while ids get rows."""
-        return self.num_embeddings * self._open_bits // 8 + 1
+        return (self.num_embeddings or 0) * self._open_bits // 8 + 1 + self.sketch_width * loops.DEPTH
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -193,13 +242,6 @@ class Int8Rows(IndexModule):
     def read(self, ids: Tensor) -> Tensor:
         """The float32 vectors of ids `(n)`, in plain torch."""
         return self.codes.index_select(0, self.find_plain(ids)).float() * self.scale
-
-    def seen_before(self, ids: Tensor) -> Tensor:
-        """How often ids that have no row were seen."""
-        if not self.seen_bits:
-            return torch.zeros_like(ids)
-        bit = ids * self.seen_bits
-        return (self.seen[bit >> 3].long() >> (bit & 7)) & ((1 << self.seen_bits) - 1)
 
     @property
     def in_loops(self) -> bool:
@@ -233,6 +275,7 @@ class Int8Rows(IndexModule):
         for block in blocks(len(ids), DRAWN_AT_A_TIME):
             at = block.to(ids.device)
             self.codes[at + first] = self.start_codes(ids[at])
+            self.stamp(at + first)
         self._merge_into_map(ids.cpu(), torch.arange(first, self.num_rows, dtype=torch.int32, device="cpu"))
 
     def close(self) -> None:
@@ -245,9 +288,9 @@ class Int8Rows(IndexModule):
         largest = float(weight.abs().max())
         root = float(weight.float().square().mean().sqrt())
         self.live.record["scale"] = (min(largest, HEADROOM * root) or 1.0) / loops.LARGEST
-        ids = torch.arange(self.num_embeddings, device=self.records.device)
+        ids = torch.arange(len(weight), device=self.records.device)
         self.give_rows(ids[self.map(ids) == 0])
-        for block in blocks(self.num_embeddings, BLOCK):
+        for block in blocks(len(weight), BLOCK):
             at = block.to(weight.device)
             rounded = (weight[at].float() / self.scale).round_().clamp_(-loops.LARGEST, loops.LARGEST)
             self.codes[block.to(self.records.device) + 1] = rounded.to(self.records.device, torch.int8)
@@ -277,16 +320,16 @@ class Int8Rows(IndexModule):
         """Have memory for so many rows; on the CPU for all, since memory that is not touched costs nothing."""
         used = len(self.records)
         if num_rows > used:
-            most = self.num_embeddings + 1
+            most, is_bounded = self.most_rows, self.most_rows <= MOST_ROWS
             records = self._new_records(
-                most if self.records.is_cpu else min(most, num_rows * 5 // 4), self.records.device
+                most if self.records.is_cpu and is_bounded else min(most, num_rows * 5 // 4), self.records.device
             )
             records[:used] = self.records
             self.records = records
             self.has_moved()
 
     def _new_records(self, capacity: int, device: torch.device | str | None) -> Tensor:
-        shape = capacity, self.dim + loops.STATE_NBYTES
+        shape = capacity, self.width
         if torch.device(device or torch.get_default_device()).type == "cpu":
             return torch.from_numpy(np.zeros(shape, np.int8))  # pages that are not touched are not there
         return torch.zeros(shape, dtype=torch.int8, device=device)
@@ -305,8 +348,8 @@ class Int8Rows(IndexModule):
 
     def make_room(self, num_ids: int) -> None:
         """Let so many ids get rows without any memory's moving."""
-        self.reserve(min(self.num_rows + num_ids, self.num_embeddings + 1))
-        needed = self.num_recent + min(num_ids, self.num_embeddings - self.num_rows + 1)
+        self.reserve(min(self.num_rows + num_ids, self.most_rows))
+        needed = self.num_recent + min(num_ids, self.most_rows - self.num_rows)
         if 4 * needed > 3 * len(self.recent):
             self._set_recent(self.recent.grown(needed))
 
@@ -321,12 +364,12 @@ class Int8Rows(IndexModule):
 
     def _merge_into_map(self, ids: Tensor, rows: Tensor) -> None:
         """Put ids, which have the last rows, into the map."""
-        ids, order = ids.sort()
-        rows = rows[order].long()
+        order = self.map.in_order(ids)
+        ids, rows = ids[order], rows[order].long()
         del order
         before = torch.cat([self.map.rows_before(block) for block in torch.split(ids, BLOCK)])
         merge_rows(self.records[: self.num_rows], rows, before, in_loops=self.in_loops)
-        self.map.insert(ids.to(self.map.bits.device))
+        self.map.insert(ids.to(self.map.device))
         self._set_recent(RecentRows())
 
     # -- state ---------------------------------------------------------------------------------------------------------
@@ -344,13 +387,16 @@ class Int8Rows(IndexModule):
     def _packed(self) -> list[int]:
         record = self.live.record[0]
         floats = (float(record[name]) for name in ("scale", "value_squares", "value_count"))
-        return [self.steps, self.key, int(self.is_open), *struct.unpack("<3q", struct.pack("<3d", *floats))]
+        counted = (int(record[name]) for name in COUNTED)
+        return [self.steps, self.key, int(self.is_open), *counted, *struct.unpack("<3q", struct.pack("<3d", *floats))]
 
     def _unpack(self, packed: list[int]) -> None:
         record = self.live.record
-        record["steps"], self.key, is_open, *floats = packed
+        record["steps"], self.key, is_open, *numbers = packed
         self.is_open = bool(is_open)
-        values = struct.unpack("<3d", struct.pack("<3q", *floats))
+        for name, number in zip(COUNTED, numbers[:-3], strict=True):
+            record[name] = number
+        values = struct.unpack("<3d", struct.pack("<3q", *numbers[-3:]))
         record["scale"], record["value_squares"], record["value_count"] = values
 
     def _index_state(self) -> dict[str, Tensor]:
@@ -385,10 +431,10 @@ class Int8Rows(IndexModule):
         missing_keys += missing
         if missing:
             return
-        width = found["records"].shape[1] - loops.STATE_NBYTES
-        if width != self.dim or len(found["seen"]) not in (1, self._open_nbytes):
-            theirs = f"rows of {width} values and counts of {found['seen'].numel()} bytes"
-            ours = f"{self.dim} and {self._open_nbytes}"
+        width = found["records"].shape[1]
+        if width != self.width or len(found["seen"]) not in (1, self._open_nbytes):
+            theirs = f"rows of {width} bytes and counts of {found['seen'].numel()}"
+            ours = f"{self.width} and {self._open_nbytes}"
             error_msgs.append(f"rows mismatch for {prefix}records: the checkpoint has {theirs}, the module {ours}.")
             return
         self.load_rows(found, assign=local_metadata.get("assign_to_params_buffers", False))
@@ -412,4 +458,7 @@ class Int8Rows(IndexModule):
 
     def extra_repr(self) -> str:
         """What `print` shows."""
-        return f"num_rows={self.num_rows - 1:,}, dim={self.dim}, min_count={self.min_count}"
+        counted = (f"{name}={int(self.live.record[name][0]):,}" for name in COUNTED[2:])
+        return (
+            f"num_rows={self.num_rows - 1:,}, dim={self.dim}, min_count={self.policy.min_count}, {', '.join(counted)}"
+        )

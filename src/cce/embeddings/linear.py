@@ -26,7 +26,7 @@ class RowEmbedding(Versioned, Embedding):
 
     codebook: nn.Parameter  # (num_rows, width)
 
-    def __init__(self, num_embeddings: int, embedding_dim: int, **common: Unpack[CommonOptions]) -> None:
+    def __init__(self, num_embeddings: int | None, embedding_dim: int, **common: Unpack[CommonOptions]) -> None:
         super().__init__(num_embeddings, embedding_dim, **common)
         self.look_up = Lookup([self])
 
@@ -138,6 +138,7 @@ def least_squares_codebook(table: LinearEmbedding, weight: Tensor) -> Tensor:
 def _transposed_product(table: LinearEmbedding, vectors: Callable[[Tensor], Tensor]) -> Tensor:
     """`Hᵀ · V` in double precision, where `vectors` gives the rows of V of some ids."""
     total = torch.zeros_like(table.codebook, dtype=torch.float64)
+    assert table.num_embeddings is not None  # it starts from a trained table
     for block in blocks(table.num_embeddings, max(1, BLOCK_VALUES // table.embedding_dim)):
         ids = block.to(total.device)
         rows, weights = table.lookup(ids)  # (n, columns, terms)

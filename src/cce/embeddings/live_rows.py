@@ -37,6 +37,7 @@ class Live:
     is_old: bool = True  # whether the record must be made again, since something has moved in memory
     was_sent: bool = False  # to another process, perhaps: torch then moves tensors into shared memory
     moves: int = 0  # how often something has, or ids were given rows
+    was_full: bool = False  # whether it was said that there is no space for new ids
     is_final: bool = False  # whether the table has its compact form, without rows
     address: int = 0  # of the record
     handle: int = 0  # in BY_HANDLE
@@ -78,23 +79,34 @@ def describe(rows: Int8Rows) -> None:
         found = f"{rows.map.num_rows} in the map and {rows.num_rows - 1} rows"
         why = "after finalize there are none, and a state_dict must be whole"
         raise ValueError(f"int8 rows of {rows.name} must be as many as ids have, got {found}: {why}.")
-    tensors = {"bits": rows.map.bits, "ranks": rows.map.ranks, "records": rows.records, "seen": rows.seen}
+    bits, ranks = rows.map.parts
+    tensors = {"bits": bits, "ranks": ranks, "records": rows.records, "seen": rows.seen}
     addresses = {name: tensor.data_ptr() for name, tensor in tensors.items()}
     if not live.is_old:  # torch may have moved what was sent to another process
         if all(record[name][0] == address for name, address in addresses.items()):
             return
         live.moves += 1
     numbers = addresses | {
-        "num_embeddings": rows.num_embeddings,
+        "last_id": (rows.num_embeddings or 0) - 1,
         "dim": rows.dim,
+        "width": rows.width,
+        "shift": rows.map.shift,
         "key": rows.key,
         "num_mapped": rows.map.num_rows,
         "recent_ids": rows.recent.ids.data_ptr(),
         "recent_rows": rows.recent.rows.data_ptr(),
         "recent_size": len(rows.recent),
         "capacity": len(rows.records),
+        "most_rows": rows.most_rows,
+        "seen_size": len(rows.seen),
         "seen_bits": rows.seen_bits,
+        "sketch_width": rows.sketch_width,
         "needed": rows.needed,
+        "chance": 1.0 if rows.policy.probability is None else rows.policy.probability,
+        "stamps": rows.policy.has_stamps,
+        "evicts_above": rows.evicts_above,
+        "ages_at": rows.ages_at,
+        "expires_every": rows.expires_every,
         "shares": rows.trains_unseen,
         "bound": rows.bound,
     }

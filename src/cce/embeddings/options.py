@@ -55,6 +55,13 @@ def within(low: float, high: float) -> Check:
     return check
 
 
+def share(name: str, value: Any) -> None:
+    """A number above 0, up to 1."""
+    check_number(name, value)
+    if not 0 < value <= 1:
+        raise ValueError(f"{name} must lie in (0, 1], got {value}.")
+
+
 def wholes(length: int | None = None) -> Check:
     """A list of ints of at least 1, of this length."""
 

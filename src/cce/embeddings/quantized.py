@@ -124,7 +124,8 @@ class QuantizedEmbedding(Embedding):
     @property
     def num_params(self) -> int:
         """The codes."""
-        return self.num_embeddings * self.embedding_dim
+        num_params: int = self.num_embeddings * self.embedding_dim
+        return num_params
 
     @property
     def codebook_nbytes(self) -> int:

@@ -9,7 +9,7 @@ import torch
 
 from cce.budget import Budget, check_given, make_budget
 from cce.checks import check_choice, check_range
-from cce.embeddings.base import MAX_IDS, Embedding
+from cce.embeddings.base import MAX_IDS, Embedding, check_num_embeddings
 from cce.embeddings.cce import CCEEmbedding
 from cce.embeddings.clustered import ClusteredEmbedding
 from cce.embeddings.colliding import CollidingEmbedding
@@ -78,7 +78,7 @@ def register_method(kind: type[Embedding]) -> type[Embedding]:
 
 def create_embedding(
     method: str | type[Embedding],
-    num_embeddings: int,
+    num_embeddings: int | None,
     embedding_dim: int,
     *,
     budget: Budget | None = None,
@@ -94,13 +94,16 @@ def create_embedding(
 ) -> Embedding:
     """A table within a budget: of at most `num_params` parameters or `nbytes` bytes, or `compression` times fewer.
 
+    num_embeddings: how many ids there are; None: any 64-bit integers are ids. The budget of a `cce` table is then that
+        of its int8 rows, the most that there ever are.
+
     `method` is a name of `list_methods`, or a class of your own. A budget that holds the full table gives the full
     table, but for methods that have no other size; see `Budget` for what each of them means. `options` are the
     arguments of the method's class (`ClusteredEmbedding` and so on), and are checked against it. Randomness comes from
     `generator`, or from a new one with `seed`, or from torch's global one.
     """
     kind = find_method(method)
-    check_range("num_embeddings", num_embeddings, 1, MAX_IDS)
+    check_num_embeddings(num_embeddings, kind)
     check_range("embedding_dim", embedding_dim, 1, MAX_IDS)
     check_placement(device, dtype)
     limit = make_budget(budget, cap, num_params, nbytes, compression)
@@ -135,4 +138,4 @@ def make_table(
         options = {name: options[name] for name in kept if name in options}
     arguments = dict(options) | footprint.sizes | dict(common)
     kind = kind or METHODS[footprint.method]
-    return kind(footprint.num_embeddings, footprint.embedding_dim, **arguments)
+    return kind(footprint.num_embeddings or None, footprint.embedding_dim, **arguments)

@@ -25,12 +25,13 @@ class RobeEmbedding(RandomEmbedding):
     """
 
     method = "robe"
+    takes_any_id = True
     sized_by = "size"
     option_checks = rules(size=whole(1), block_size=optional(whole(1, MAX_IDS)))
 
     def __init__(
         self,
-        num_embeddings: int,
+        num_embeddings: int | None,
         embedding_dim: int,
         *,
         size: int,
@@ -38,7 +39,7 @@ class RobeEmbedding(RandomEmbedding):
         **common: Unpack[CommonOptions],
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, **common)
-        check_range("num_embeddings · embedding_dim", num_embeddings * embedding_dim, 1, MAX_IDS)
+        check_range("num_embeddings · embedding_dim", (num_embeddings or 1) * embedding_dim, 1, MAX_IDS)
         options = self.check_options(size=size, block_size=block_size)
         self.block_size = block_size or embedding_dim // default_columns(embedding_dim)
         self.hash = MultiplyShift(1, size, device="meta")
@@ -49,6 +50,6 @@ class RobeEmbedding(RandomEmbedding):
         return self.embedding_dim, 1, [CircularPlaces(self.hash, self.embedding_dim, self.block_size)]
 
     @classmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
+    def shapes(cls, num_embeddings: int | None, embedding_dim: int, arguments: Options) -> Shapes:
         """The array, and its hash function."""
         return Shapes({"codebook": (arguments["size"], 1)}, num_hashes=1)

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cce.embeddings.admission import seen_before, wanted
+from cce.indexing import NO_ID
 from cce.kernels import int8 as loops
 
 if TYPE_CHECKING:
@@ -103,7 +105,7 @@ def _locate(integers: Tensor, sums: Tensor, starts: Array) -> Array:
 # -- the definition ----------------------------------------------------------------------------------------------------
 
 
-def sum_gradients(table: Int8Rows, ids: Tensor, grad: Tensor, padding: int = -1) -> Pending:
+def sum_gradients(table: Int8Rows, ids: Tensor, grad: Tensor, padding: int = NO_ID) -> Pending:
     """Sum the gradients `(n, dim)` of ids `(n)` of one table."""
     kept = ids != padding
     ids, grad = ids[kept], grad[kept]
@@ -132,7 +134,9 @@ def _distinct(table: Int8Rows, ids: Tensor, occurrences: Tensor, values: Tensor)
     sums = values.new_zeros(len(distinct), table.dim).index_add_(0, inverse, values)
     rows = table.find(distinct).to(ids.device)
     squares = sums.double().square().sum(1)
-    is_moved = (rows > 0) | (table.seen_before(distinct) + counts >= table.needed)
+    is_moved = rows > 0
+    if table.num_rows < table.most_rows:
+        is_moved |= wanted(table, distinct, seen_before(table, distinct), counts, table.steps + 1)
     found = Pending.of(distinct, rows, counts, sums, table.live.moves)
     found.norm = float((squares if table.trains_unseen else squares[is_moved]).sum().sqrt())
     found.is_finite = bool(squares.isfinite().all())

@@ -20,7 +20,7 @@ from cce import compiled
 from cce.compiled import RUNS, longest_run, parallel_for
 from cce.embeddings.live_rows import BY_HANDLE
 from cce.embeddings.row_gradients import Gradients, Pending, merge_pending, sum_gradients
-from cce.indexing import check_ids
+from cce.indexing import NO_ID, check_ids
 from cce.kernels import Bags, is_eager
 from cce.kernels import int8 as loops
 
@@ -56,7 +56,7 @@ class RowTables:
 
     def __init__(self, tables: Sequence[Int8Rows], paddings: Sequence[int | None], names: Sequence[str] = ()) -> None:
         self.tables, self.names, self.dim = list(tables), list(names), tables[0].dim
-        self.paddings = np.array([-1 if padding is None else padding for padding in paddings])
+        self.paddings = np.array([NO_ID if padding is None else padding for padding in paddings])
         self._addresses = np.array([table.live.address for table in self.tables])
         self._run = RUNS[longest_run(self.dim)]
 
@@ -224,7 +224,7 @@ def compiled_look_up(
 ) -> Tensor:
     """`RowTables.look_up` of ids `(batch, tables)` in a graph of `torch.compile`: a node with handles of the rows."""
     handles = [table.live.handle for table in tables]
-    numbers = [-1 if padding is None else padding for padding in paddings]
+    numbers = [NO_ID if padding is None else padding for padding in paddings]
     found: Tensor = torch.ops.cce.look_up_rows(ids, anchors, handles, numbers)
     return found
 

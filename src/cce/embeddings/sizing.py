@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from cce.embeddings.options import Options
 
 PRECISION = 256  # a table sized in bytes may be so much smaller than it could be, 1 in 256
+MOST_OPEN = 2**31  # ids, for a size above that of any open table
+OPEN_ERROR = "num_embeddings must be a number for method {method!r}, which is made for known ids, got None."
 AMPLE = 1 << 24  # parameters: with so many, a method rejects nothing but a wrong option
 MAP_BYTES = 12  # of a row map, for 64 ids
 
@@ -59,22 +61,25 @@ class TableRequest:
     """A request for a table of a method: everything but its size."""
 
     kind: type[Embedding]
-    num_embeddings: int
+    num_embeddings: int | None
     embedding_dim: int
     options: Mapping[str, Any] = field(default_factory=dict)  # further arguments of the class
     name: str = ""
     itemsize: int = 4  # bytes of a parameter
 
     def __post_init__(self) -> None:
-        check_range("num_embeddings", self.num_embeddings, 1, 2**63)
+        if self.num_embeddings is None and not self.kind.takes_any_id:
+            raise ValueError(OPEN_ERROR.format(method=self.kind.method))
+        if self.num_embeddings is not None:
+            check_range("num_embeddings", self.num_embeddings, 1, 2**63)
         check_range("embedding_dim", self.embedding_dim, 1, 2**63)
 
     @cached_property
     def full(self) -> Footprint:
-        """The full table."""
-        size = self.num_embeddings * self.embedding_dim
+        """The full table; of any ids, one larger than any that there is."""
+        size = (self.num_embeddings or MOST_OPEN) * self.embedding_dim
         return Footprint(
-            *(self.name, "full", self.num_embeddings, self.embedding_dim, size, size * self.itemsize, 0),
+            *(self.name, "full", self.num_embeddings or 0, self.embedding_dim, size, size * self.itemsize, 0),
             full_params=size,
             full_nbytes=size * self.itemsize,
         )
@@ -88,6 +93,11 @@ class TableRequest:
             return self.full
         usual = self._footprint({})
         return usual if usual.nbytes < self.full.nbytes else self.full
+
+    @property
+    def ample(self) -> Footprint:
+        """The largest table, in whose place an open one that grows without limit counts as full."""
+        return self.full if self.num_embeddings is None and not self.largest.num_params else self.largest
 
     @cached_property
     def fewest(self) -> int:
@@ -124,7 +134,7 @@ class TableRequest:
 
         The full table, if it is within the limit.
         """
-        if limit >= getattr(self.largest, measure):
+        if limit >= getattr(self.ample, measure):
             return self.largest
         smallest = self.smallest[measure]
         if limit <= (self.fewest if measure == "num_params" else smallest.nbytes):
@@ -150,6 +160,8 @@ class TableRequest:
         """The table that its own budget gives it; a budget below the smallest table is rejected."""
         if budget.is_full:
             return self.largest
+        if self.num_embeddings is None:
+            budget.check_compression()
         measure, limit = ("nbytes" if budget.nbytes else "num_params"), budget.total(self.full.num_params)
         least = self.least(budget)
         if limit < least:
@@ -162,10 +174,10 @@ class TableRequest:
     def least(self, budget: Budget) -> int:
         """The smallest budget of this kind, in its measure; a cap does not hold for methods of full size."""
         if budget.nbytes is not None:
-            return min(self.smallest["nbytes"].nbytes, self.largest.nbytes)
+            return min(self.smallest["nbytes"].nbytes, self.ample.nbytes)
         if budget.cap is not None and self.kind.method in FULL_SIZED:
             return 0
-        return min(self.fewest, self.largest.num_params)
+        return min(self.fewest, self.ample.num_params)
 
     @cached_property
     def _complete(self) -> Options:

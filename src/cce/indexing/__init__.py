@@ -2,7 +2,7 @@
 
 from cce.indexing.agreement import check_index_state, index_tensors
 from cce.indexing.assignments import Assignments
-from cce.indexing.ids import blocks, check_id_type, check_ids
+from cce.indexing.ids import NO_ID, blocks, check_id_type, check_ids
 from cce.indexing.multiply_shift import (
     MIX_1,
     MIX_2,
@@ -10,13 +10,16 @@ from cce.indexing.multiply_shift import (
     MultiplyShift,
     UnitInterval,
     hash32,
+    hash32_parts,
     make_key,
     row_noise,
     scramble,
     stack_rows,
     uniform,
     uniform_pair,
+    unscramble,
 )
+from cce.indexing.open_row_map import OpenRowMap
 from cce.indexing.pointer_store import PointerStore, pointer_bits, pointer_nbytes
 from cce.indexing.quotient_remainder import QuotientRemainder, balanced_radices, mixed_radix_digits, radices_within
 from cce.indexing.randomness import check_generator, common_generator, make_generator

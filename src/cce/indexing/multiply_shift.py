@@ -26,6 +26,7 @@ from cce.indexing.state import IndexModule
 
 MASK32 = 0xFFFF_FFFF
 MIX_1, MIX_2 = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64  # splitmix64's, as signed integers
+INVERSE_1, INVERSE_2 = ((pow(mix, -1, 2**64) + 2**63) % 2**64 - 2**63 for mix in (MIX_1, MIX_2))  # modulo 2**64
 SEED_BYTES = 3 * 8  # of one hash function
 MAX_ROWS = 2**31  # (h · num_rows) must fit in 63 bits
 GOLDEN = 0x9E3779B97F4A7C15 - 2**64  # splitmix64's step, as a signed integer
@@ -47,6 +48,13 @@ def scramble(ids: Tensor) -> Tensor:
     mixed = (ids ^ _shift(ids, 30)) * MIX_1
     mixed = (mixed ^ _shift(mixed, 27)) * MIX_2
     return mixed ^ _shift(mixed, 31)
+
+
+def unscramble(mixed: Tensor) -> Tensor:
+    """The integers that `scramble` makes these of."""
+    for shift, inverse in ((31, INVERSE_2), (27, INVERSE_1), (30, 1)):
+        mixed = (mixed ^ _shift(mixed, shift) ^ _shift(mixed, 2 * shift)) * inverse
+    return mixed
 
 
 def hash32(ids: Tensor, seeds: Tensor) -> Tensor:
@@ -168,6 +176,12 @@ def uniform_pair(key: int, places: Tensor) -> tuple[Tensor, Tensor]:
     bits = scramble(places * GOLDEN + key)
     first, second = (((bits >> shift) & MASK_24).float() * FRACTION for shift in (40, 16))
     return first, second
+
+
+def hash32_parts(key: int, places: Tensor) -> tuple[Tensor, Tensor]:
+    """The low and the high half of a hash of each place, int64 in [0, 2³²)."""
+    bits = scramble(places * GOLDEN + key)
+    return bits & MASK32, _shift(bits, 32)
 
 
 def row_noise(key: int, rows: Tensor, width: int, uses: Tensor) -> Tensor:

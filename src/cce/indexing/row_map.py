@@ -36,6 +36,35 @@ class RowMap(IndexModule):
         self.ranks = torch.zeros(num_words, dtype=torch.int32, device=device)
         self.num_rows = 0
 
+    @property
+    def parts(self) -> tuple[Tensor, Tensor]:
+        """The bits and the ranks, as compiled loops read them."""
+        return self.bits, self.ranks
+
+    def stored(self) -> dict[str, Tensor]:
+        """What a file of rows holds of the map (`docs/format.md`)."""
+        return {"map.bits": self.bits, "map.ranks": self.ranks}
+
+    @property
+    def shift(self) -> int:
+        """0, which tells compiled loops that there are bits: see `OpenRowMap`."""
+        return 0
+
+    @property
+    def device(self) -> torch.device:
+        """Of what the map is made of."""
+        return self.parts[0].device
+
+    def in_order(self, ids: Tensor) -> Tensor:
+        """The order in which these ids would have rows."""
+        return ids.argsort()
+
+    def keep(self, is_kept: Tensor) -> None:
+        """Take the rows of some ids away: `is_kept` says of each row, from 1 on, whether its id keeps one."""
+        ids = torch.cat(list(self.ids()))[is_kept]
+        self.bits.zero_()
+        self.insert(ids)
+
     def forward(self, ids: Tensor) -> Tensor:
         """The row of each id, 0 where it has none, in plain torch."""
         word = torch.div(ids, WORD, rounding_mode="floor")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from torch import Tensor
 from torch.nn import functional
@@ -19,7 +20,7 @@ class Layout:
     which `sources` name, slot by slot: all terms of the first column, then of the second, and so on.
     """
 
-    num_embeddings: int
+    num_embeddings: Any  # an int; None: any ids
     columns: int
     terms: int
     width: int

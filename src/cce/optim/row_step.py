@@ -35,6 +35,7 @@ import torch
 from torch import Tensor
 
 from cce.compiled import RUNS, longest_run, parallel_for
+from cce.embeddings import age_sketch, make_space, note_seen, seen_before, wanted
 from cce.indexing import blocks, make_key, row_noise, uniform, uniform_pair
 from cce.kernels import int8 as loops
 from cce.kernels import is_eager
@@ -106,11 +107,13 @@ def take_steps(steps: Sequence[RowStep]) -> None:
 
 
 def _look_after(table: Int8Rows) -> None:
-    """Fit the scale and put rows in order, if it is time to."""
+    """Fit the scale, put rows in order, and take some away, if it is time to."""
     if loops.is_due(table.steps):
         fit_scale(table)
     if table.is_crowded:
         table.compact()
+    age_sketch(table)
+    make_space(table)
 
 
 # -- compiled loops ----------------------------------------------------------------------------------------------------
@@ -170,10 +173,14 @@ def _admit(step: RowStep) -> tuple[Tensor, tuple[Tensor, ...] | None]:
     rows = pending.rows.to(pending.ids.device)
     missing = rows == 0
     ids, counts = pending.ids[missing], pending.occurrences[missing]
-    before = table.seen_before(ids)
-    admitted = before + counts >= table.needed
-    if table.seen_bits:
-        _add_seen(table, ids, torch.where(admitted, -before, counts))
+    before = seen_before(table, ids)
+    admitted = wanted(table, ids, before, counts, table.steps)
+    has_room = admitted.cumsum(0) <= table.most_rows - table.num_rows
+    table.live.record["demand"] = int(admitted.sum())
+    table.live.record["admitted"] += int((admitted & has_room).sum())
+    table.live.record["refused"] += int((admitted & ~has_room).sum())
+    admitted &= has_room
+    note_seen(table, ids, before, counts, admitted)
     table.give_rows(ids[admitted])
     rows = table.find(pending.ids).to(pending.ids.device)
     table.counts[rows[missing][admitted]] = _encode_counts(before[admitted].double(), torch.zeros(1, device=ids.device))
@@ -195,6 +202,7 @@ def _move(step: RowStep, rows: Tensor, ids: Tensor, occurrences: Tensor, sums: T
     level_noise, count_noise = uniform_pair(state_key, ids)
     counts = torch.from_numpy(loops.COUNT_VALUES).to(device)[table.counts[rows].long()] + occurrences
     table.counts[rows] = _encode_counts(counts, count_noise)
+    table.stamp(rows)
     seen = squares > 0
     rows, ids, groups, sums, squares, counts = (each[seen] for each in (rows, ids, groups, sums, squares, counts))
     table.levels[rows] = _encode_levels(squares.float(), level_noise[seen])
@@ -258,12 +266,6 @@ def _encode_counts(counts: Tensor, noise: Tensor) -> Tensor:
     return torch.where(counts < 16, counts.long(), octave * 8 + mantissa).clamp_(max=255).to(torch.uint8)
 
 
-def _add_seen(table: Int8Rows, ids: Tensor, counts: Tensor) -> None:
-    """Add to counts of distinct ids, none of which leaves its bits."""
-    bit = ids * table.seen_bits
-    table.seen.index_add_(0, bit >> 3, (counts << (bit & 7)).to(torch.uint8))  # modulo 256: what is taken away is
-
-
 # -- scales ------------------------------------------------------------------------------------------------------------
 
 
@@ -279,7 +281,7 @@ def fit_scale(table: Int8Rows) -> bool:
     factor, key = np.float32(1 / ratio), make_key(table.key, 2 * table.steps + 4)
     if table.in_loops:
         records = table.records[: table.num_rows].numpy()
-        rescale = partial(loops.rescale, records, factor, np.uint64(key % 2**64))
+        rescale = partial(loops.rescale, records, table.dim, factor, np.uint64(key % 2**64))
         num_parts = 8 if table.num_rows * table.dim >= PARALLEL else 1
         cuts = [table.num_rows * index // num_parts for index in range(num_parts + 1)]
         parallel_for(lambda index: rescale(cuts[index], cuts[index + 1]), num_parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,7 +26,7 @@ class FrozenCollection(LookupHolder):
 
     def __init__(
         self,
-        features: Mapping[str, int],
+        features: Mapping[str, Any],
         tables: Mapping[str, FrozenTable],
         *,
         pooling: str = "sum",

@@ -45,9 +45,9 @@ def are_readable(ids: Any) -> bool:
     return type(ids) is Tensor and ids.is_cpu and ids.dtype in ID_TYPES and is_eager()
 
 
-def known_ids(ids: Tensor, num_embeddings: int) -> Tensor:
-    """The ids, with 0, the id of unseen values, for those outside `[0, num_embeddings)`."""
-    return torch.where((ids >= 0) & (ids < num_embeddings), ids, 0)
+def known_ids(ids: Tensor, num_embeddings: int | None) -> Tensor:
+    """The ids, with 0, the id of unseen values, for those outside `[0, num_embeddings)`, if ids are bounded."""
+    return ids if num_embeddings is None else torch.where((ids >= 0) & (ids < num_embeddings), ids, 0)
 
 
 class RowLookup:
@@ -146,7 +146,9 @@ class FrozenTable(nn.Module):
     Ids outside `[0, num_embeddings)` read as id 0.
     """
 
-    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None) -> None:
+    num_embeddings: Any  # an int; None: any ids
+
+    def __init__(self, num_embeddings: int | None, embedding_dim: int, padding_idx: int | None) -> None:
         super().__init__()
         self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
 
@@ -170,6 +172,8 @@ class FrozenTable(nn.Module):
 
     def tensors(self) -> dict[str, Tensor]:
         """What a file holds of the table, by name (`docs/format.md`): here all its vectors."""
+        if self.num_embeddings is None:
+            raise ValueError("a table of any ids must be made of rows to be written to a file of rows.")
         with torch.no_grad():
             return {"rows.values": torch.cat([self(ids) for ids in blocks(self.num_embeddings, BLOCK)])}
 
@@ -231,7 +235,7 @@ class FrozenRows(LookupHolder, FrozenTable):
         """Everything stored, as a file names it (`docs/format.md`)."""
         own = {f"rows.{name}": tensor for name, tensor in self.rows.state_dict().items()}
         if self.map is not None:
-            own |= {"map.bits": self.map.bits, "map.ranks": self.map.ranks}
+            own |= self.map.stored()
         for index, source in enumerate(self.layout.sources):
             own |= {f"groups.{index}.{name}": tensor for name, tensor in _tensors(source).items()}
         return own

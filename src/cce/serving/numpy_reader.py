@@ -83,7 +83,10 @@ class Table:
         if given.dtype.kind not in "iu":
             raise TypeError(f"ids must be integers, got {given.dtype}.")
         flat = given.reshape(-1)
-        flat = np.where((flat >= 0) & (flat < self.num_embeddings), flat, 0).astype(np.int64)
+        if self.num_embeddings is None:  # any ids
+            flat = flat.astype(np.int64)
+        else:
+            flat = np.where((flat >= 0) & (flat < self.num_embeddings), flat, 0).astype(np.int64)
         vectors = self._rows(flat)
         if self.spec["padding_idx"] is not None:
             vectors[flat == self.spec["padding_idx"]] = 0
@@ -131,7 +134,16 @@ def into(hashes: Array, num_rows: int) -> Array:
 
 
 def _map(table: Table, ids: Array) -> Array | None:
-    """The row of each id in the map, if there is one: how many ids up to it have a bit; 0 where it has none."""
+    """The row of each id in the map, if there is one: how many ids up to it have a bit; 0 where it has none.
+
+    Of any ids the map has scrambled keys, which rise: the row is the index of the key, from 1 on.
+    """
+    if "map.keys" in table._tensors:
+        keys, own = table._tensors["map.keys"], scramble(ids.astype(np.uint64)).view(np.int64)
+        at = np.searchsorted(keys, own)
+        if not len(keys):
+            return at
+        return np.where(keys[np.minimum(at, len(keys) - 1)] == own, at + 1, 0)
     if "map.bits" not in table._tensors:
         return None
     words = table._tensors["map.bits"][ids >> 6].view(np.uint64)

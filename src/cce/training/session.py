@@ -177,7 +177,7 @@ def counts_of_tables(model: nn.Module, data: PreparedData) -> dict[str, Tensor]:
 
 def shares_without_row(model: nn.Module, data: PreparedData) -> dict[str, dict[str, float]]:
     """By split and feature, the share of occurrences of ids that have no row, or that training rows do not have."""
-    least = {name: table.rows.min_count for name, table in int8_tables(model).items()}
+    least = {name: table.rows.policy.min_count for name, table in int8_tables(model).items()}
     return unseen_shares(data.path, data.splits, data.schema, least=least)
 
 

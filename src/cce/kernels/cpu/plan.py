@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from cce.compiled import KINDS, RUNS, longest_run
-from cce.indexing import Slot, SlotKind, Version, describe
+from cce.indexing import NO_ID, Slot, SlotKind, Version, describe
 from cce.kernels.cpu.loops import FEATURE, UNIT
 from cce.kernels.cpu.rows import BLOCK, SLOT
 
@@ -149,12 +149,15 @@ class LaunchPlan:
         for place, layout in enumerate(self.layouts):
             line = np.zeros((), FEATURE)
             line["place"], line["out"], line["first_slot"] = place, out, first_slot
-            for name in ("num_embeddings", "columns", "terms", "width"):
+            for name in ("columns", "terms", "width"):
                 line[name] = getattr(layout, name)
-            line["padding"] = -1 if layout.padding_idx is None else layout.padding_idx
+            line["last_id"] = (layout.num_embeddings or 0) - 1
+            line["padding"] = NO_ID if layout.padding_idx is None else layout.padding_idx
             if layout.row_map is not None:
-                line["map_bits"] = self._address(layout.row_map.bits, "a row map")
-                line["map_ranks"] = self._address(layout.row_map.ranks, "a row map")
+                line["map_bits"], line["map_ranks"] = (
+                    self._address(each, "a row map") for each in layout.row_map.parts
+                )
+                line["map_shift"] = layout.row_map.shift
             groups.setdefault(specialise(layout), []).append(line)
             out += layout.dim
             first_slot += layout.num_slots

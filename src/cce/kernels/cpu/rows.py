@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cce.compiled import compile_loops, memory
-from cce.indexing import MIX_1, MIX_2, SlotKind
+from cce.indexing import MIX_1, MIX_2, NO_ID, SlotKind
 
 Array = np.ndarray[Any, Any]
 
@@ -30,6 +30,7 @@ OWN, HASHED, LEARNED, DIGIT, CIRCULAR, _ = (int(kind) for kind in SlotKind)
 _MIX_1, _MIX_2 = np.uint64(MIX_1 % 2**64), np.uint64(MIX_2 % 2**64)
 _LOW = np.uint64(0xFFFF_FFFF)
 _27, _30, _31, _32 = (np.uint64(shift) for shift in (27, 30, 31, 32))
+_TOP = np.uint64(1 << 63)
 _1, _2, _3, _6, _63 = (np.uint64(number) for number in (1, 2, 3, 6, 63))
 
 count_bits = memory.count_bits
@@ -54,6 +55,24 @@ def hash_one(x: Any, seeds: Any, num_rows: Any) -> Any:
 
 
 @compile_loops
+def bucket_of(key: Any, shift: Any) -> Any:
+    """Where the directory of `indexing.OpenRowMap` has a key; keys are in the order of signed integers."""
+    return np.int64((key ^ _TOP) >> np.uint64(shift))
+
+
+@compile_loops
+def find_open(keys: Any, starts: Any, shift: Any, key: Any) -> Any:
+    """The row of a key of `indexing.OpenRowMap`, whose keys and directory are at these addresses; 0 if it has none."""
+    at = starts + 4 * bucket_of(key, shift)
+    row, end = np.int64(read_int32(at)), np.int64(read_int32(at + 4))
+    while row < end:
+        row += 1
+        if read_uint64(keys + 8 * row - 8) == key:
+            return row
+    return np.int64(0)
+
+
+@compile_loops
 def fill_rows(
     slots: Array, feature: Any, source: Any, first: Any, count: Any, rows: Array, start: Any, scratch: Array
 ) -> Any:
@@ -63,7 +82,7 @@ def fill_rows(
     """
     own, low, high = scratch[0], scratch[1], scratch[2]
     num_ids = np.uint64(count)
-    if not _read_ids(source, num_ids, np.uint64(feature.num_embeddings), own):
+    if not _read_ids(source, num_ids, np.uint64(feature.last_id), own):
         return False
     leaves_out = _note_left_out(feature, own, num_ids, scratch[3])
     is_mixed = False
@@ -96,14 +115,14 @@ def _fill(slot: Any, own: Array, count: Any, rows: Array, to: Any) -> None:
 
 
 @compile_loops
-def _read_ids(source: Any, count: Any, limit: Any, own: Array) -> bool:
-    """Read ids of 4 or 8 bytes; False if one is out of range. A negative one is a large one without its sign."""
+def _read_ids(source: Any, count: Any, last: Any, own: Array) -> bool:
+    """Read ids of 4 or 8 bytes; False if one is beyond the last. A negative one is a large one without its sign."""
     ids, id_bytes, stride = source
     is_wrong = False
     for i in range(count):
         at = ids + np.int64(i) * stride
         own[i] = np.uint64(np.int64(read_int32(at))) if id_bytes == 4 else read_uint64(at)
-        is_wrong |= own[i] >= limit
+        is_wrong |= own[i] > last
     return not is_wrong
 
 
@@ -187,11 +206,15 @@ def _go_round(slot: Any, own: Array, count: Any, rows: Array, to: Any) -> None:
 def _note_left_out(feature: Any, own: Array, count: Any, left_out: Array) -> bool:
     """Note which ids count for nothing, if any may; with a row map, put rows, counted from 0, in the place of ids."""
     padding, map_bits, map_ranks = feature.padding, feature.map_bits, feature.map_ranks
-    if padding < 0 and not map_bits:
+    if padding == NO_ID and not map_bits:
         return False
     for i in range(count):
         left_out[i] = own[i] == np.uint64(padding)
-        if map_bits:
+        if feature.map_shift:
+            found = np.uint64(find_open(map_bits, map_ranks, feature.map_shift, scramble(own[i])))
+            left_out[i] |= np.uint64(found == 0)
+            own[i] = found - np.uint64(found > 0)
+        elif map_bits:
             word, place = read_uint64(map_bits + np.int64((own[i] >> _6) << _3)), own[i] & _63
             below = word & ((_1 << place) - _1)
             row = np.uint64(read_int32(map_ranks + np.int64((own[i] >> _6) << _2))) + count_bits(below)

@@ -9,6 +9,7 @@ from cce.kernels.cpu.int8.step import find_full, is_crowded, is_due, rescale, st
 from cce.kernels.cpu.int8.tables import (
     BATCH,
     COUNT_VALUES,
+    DEPTH,
     GRADIENTS,
     GROUPS,
     LARGEST,

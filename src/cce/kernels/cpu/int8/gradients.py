@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from cce.compiled import compile_loops, memory
-from cce.kernels.cpu.int8.tables import GOLDEN, NO_ROW, table_at
+from cce.kernels.cpu.int8.tables import DEPTH, GOLDEN, NO_ROW, table_at, uniform_at
+from cce.kernels.cpu.rows import scramble
 
 Array = np.ndarray[Any, Any]
 
 AHEAD = 16  # gradients that are asked for before they are added
 EMPTY = -1
+_LOW, _32 = np.uint64(0xFFFF_FFFF), np.uint64(32)
 
 pointer, carray, prefetch = memory.pointer, memory.carray, memory.prefetch
 read_uint8, read_int32, read_float32 = memory.read_uint8, memory.read_int32, memory.read_float32
@@ -103,15 +105,49 @@ def _add_squares(table: Any, into: Any, run: Any) -> None:
         for k in range(0, table.dim, len(run)):
             total += sum_squares(into.sums + 4 * (j * table.dim + k), one, run)
         every += total
-        if rows[j] != NO_ROW or table.shares or seen_before(table, ids[j]) + occurrences[j] >= table.needed:
+        is_moved = rows[j] != NO_ROW or table.shares
+        if not is_moved and table.num_rows < table.most_rows:
+            is_moved = is_wanted(table, ids[j], seen_before(table, ids[j]), occurrences[j], table.steps + 1)
+        if is_moved:
             moved += total
     into.square, into.full_square = moved, every
 
 
 @compile_loops
 def seen_before(table: Any, given: Any) -> Any:
-    """How often an id without a row was seen."""
+    """How often an id without a row was seen: see `embeddings.admission`."""
+    if table.sketch_width:
+        low, high = sketch_hash(table, given)
+        least = np.int64(255)
+        for depth in range(DEPTH):
+            least = min(least, np.int64(read_uint8(table.seen + sketch_cell(table, low, high, depth))))
+        return least
     if not table.seen_bits:
-        return 0
+        return np.int64(0)
     bit = given * table.seen_bits
     return np.int64(read_uint8(table.seen + (bit >> 3)) >> (bit & 7)) & ((1 << table.seen_bits) - 1)
+
+
+@compile_loops
+def sketch_hash(table: Any, given: Any) -> Any:
+    """The halves of the hash that names the counters of an id."""
+    bits = scramble(np.uint64(given) * GOLDEN + scramble(np.uint64(table.key) + np.uint64(3) * GOLDEN))
+    return bits & _LOW, bits >> _32
+
+
+@compile_loops
+def sketch_cell(table: Any, low: Any, high: Any, depth: Any) -> Any:
+    """One of the counters of an id."""
+    mixed = (low + np.uint64(depth) * high) & _LOW
+    return np.int64((mixed * np.uint64(table.sketch_width)) >> _32) + depth * table.sketch_width
+
+
+@compile_loops
+def is_wanted(table: Any, given: Any, before: Any, occurrences: Any, step: Any) -> Any:
+    """Whether a step gives a row to an id without one, if there is room."""
+    if before + occurrences < table.needed:
+        return False
+    if table.chance >= 1:
+        return True
+    key = scramble(np.uint64(table.key) + np.uint64(2 * step + 3) * GOLDEN)
+    return np.float64(uniform_at(key, np.uint64(given))) < table.chance * occurrences

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from cce.compiled import compile_loops, memory
-from cce.kernels.cpu.int8.tables import STATE_NBYTES, find_row, map_of, table_at
+from cce.kernels.cpu.int8.tables import find_row, map_of, table_at
+from cce.kernels.cpu.rows import bucket_of, scramble
 
 Array = np.ndarray[Any, Any]
 
@@ -15,7 +16,7 @@ EXAMPLES = 128  # whose vectors stay in the cache while the tables take turns
 AHEAD = 64  # ids whose rows are asked for before they are read
 NO_TABLE = -1
 
-read_int64, read_float32 = memory.read_int64, memory.read_float32
+read_int64, read_int32, read_float32 = memory.read_int64, memory.read_int32, memory.read_float32
 write_int64, write_int32, prefetch = memory.write_int64, memory.write_int32, memory.prefetch
 put_codes, add_codes, clear = memory.put_codes, memory.add_codes, memory.clear
 
@@ -52,11 +53,13 @@ def look_up(tables: Array, paddings: Array, batches: Array, first: Any, last: An
 @compile_loops
 def _find(table: Any, at: Any, stride: Any, count: Any, found: Array) -> Any:
     """The ids at an address and their rows, which are asked for; False if an id is out of range."""
-    bits, ranks, records, width = table.bits, table.ranks, table.records, table.dim + STATE_NBYTES
-    rows, limit = map_of(table), table.num_embeddings
-    for i in range(count):
+    bits, ranks, records, width = table.bits, table.ranks, table.records, table.width
+    rows, last = map_of(table), np.uint64(table.last_id)
+    if rows.shift:
+        _ask_for_keys(rows, at, stride, count, found)
+    for i in range(count if not rows.shift else 0):
         given = read_int64(at + i * stride)
-        if given < 0 or given >= limit:
+        if np.uint64(given) > last:
             return False
         found[0, i] = given
         prefetch(bits + 8 * (given >> 6))
@@ -69,11 +72,22 @@ def _find(table: Any, at: Any, stride: Any, count: Any, found: Array) -> Any:
 
 
 @compile_loops
+def _ask_for_keys(rows: Any, at: Any, stride: Any, count: Any, found: Array) -> None:
+    """Read ids of an open table, and ask for the keys near those of each."""
+    for i in range(count):
+        found[0, i] = read_int64(at + i * stride)
+        found[1, i] = rows.ranks + 4 * bucket_of(scramble(np.uint64(found[0, i])), rows.shift)
+        prefetch(found[1, i])
+    for i in range(count):
+        prefetch(rows.bits + 8 * np.int64(read_int32(found[1, i])))
+
+
+@compile_loops
 def _put_each(
     table: Any, padding: Any, batch: Any, num_tables: Any, t: Any, chunk: Any, count: Any, found: Array, run: Any
 ) -> None:
     """Vectors of ids of their own."""
-    dim, scale, records, width = table.dim, np.float32(table.scale), table.records, table.dim + STATE_NBYTES
+    dim, scale, records, width = table.dim, np.float32(table.scale), table.records, table.width
     for i in range(count):
         into = batch.out + 4 * dim * ((chunk + i) * num_tables + t)
         for k in range(0, dim, len(run)):
@@ -94,7 +108,7 @@ def _add_bags(
 ) -> None:
     """Vectors of ids in bags from `begin` on, added to those of their bags. `place`: of the table, among how many."""
     t, num_tables = place
-    dim, scale, records, width = table.dim, np.float32(table.scale), table.records, table.dim + STATE_NBYTES
+    dim, scale, records, width = table.dim, np.float32(table.scale), table.records, table.width
     bag, ends = begin, batch.offsets + 8 * (t * batch.size + 1)
     for i in range(count):
         while read_int64(ends + 8 * bag) <= chunk + i:

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cce.compiled import compile_loops, memory
-from cce.kernels.cpu.int8.gradients import seen_before
+from cce.kernels.cpu.int8.gradients import is_wanted, seen_before, sketch_cell, sketch_hash
 from cce.kernels.cpu.int8.tables import (
     COUNT,
     COUNT_VALUES,
+    DEPTH,
     GOLDEN,
     GRADIENTS,
     GROUPS,
@@ -69,7 +70,7 @@ def step(work: Array, first: Any, last: Any, run: Any) -> Any:
     """Admit ids, and move the rows of all ids that have a gradient, for the tables in `[first, last)`.
 
     work: addresses of the records of a table, its gradients and its rule `(tables, 3)`. Whether it is time to fit the
-    scale of a table, or to put its rows in order.
+    scale of a table, to put its rows in order, or to take some away.
     """
     needs_care = False
     for t in range(first, last):
@@ -78,6 +79,8 @@ def step(work: Array, first: Any, last: Any, run: Any) -> Any:
         carray(pointer(rule.step), (1,), np.float64)[0] += 1
         _step_table(table, carray(pointer(work[t, 1]), (1,), GRADIENTS)[0], rule, run)
         needs_care |= is_due(table.steps) or is_crowded(table.num_rows - 1 - table.num_mapped, table.num_mapped)
+        needs_care |= table.num_rows > table.evicts_above or table.counted >= table.ages_at
+        needs_care |= table.steps % table.expires_every == 0
     return needs_care
 
 
@@ -104,7 +107,7 @@ def _step_table(table: Any, gradients: Any, rule: Any, run: Any) -> None:
         0,
         np.zeros(dim, np.float32),
     )
-    state = carray(pointer(table.records), (table.capacity, dim + STATE_NBYTES), np.uint8)
+    state = carray(pointer(table.records), (table.capacity, table.width), np.uint8)
     unit = carray(pointer(rule.unit), (1,), np.float64)
     if unit[0] == 0:  # those of another optimizer
         for row in range(table.num_rows):
@@ -126,31 +129,62 @@ def _admit(table: Any, moved: Moved, state: Array) -> Any:
     size, dim, total = table.recent_size, table.dim, 0
     recent_ids = carray(pointer(table.recent_ids), (size,), np.int64)
     recent_rows = carray(pointer(table.recent_rows), (size,), np.int32)
-    seen = carray(pointer(table.seen), (table.num_embeddings * table.seen_bits // 8 + 1,), np.uint8)
+    seen = carray(pointer(table.seen), (table.seen_size,), np.uint8)
+    before = np.zeros(len(moved.ids), np.int64)
     codes = carray(pointer(table.records), state.shape, np.int8)
     sums = carray(pointer(moved.sums), (len(moved.ids), dim), np.float32)
     steps, key = np.float32(table.bound / table.scale), scramble(np.uint64(table.key) + GOLDEN)
-    mask = (1 << table.seen_bits) - 1
+    mask, table.demand = (1 << table.seen_bits) - 1, 0
     for i in range(len(moved.ids)):
         if moved.rows[i] != NO_ROW:
             continue
-        given, before = moved.ids[i], seen_before(table, moved.ids[i])
-        count = before + moved.occurrences[i]
+        given = moved.ids[i]
+        before[i] = seen_before(table, given)
+        is_admitted = is_wanted(table, given, before[i], moved.occurrences[i], table.steps)
+        table.demand += is_admitted
+        if is_admitted and table.num_rows >= table.most_rows:
+            table.refused += 1
+            is_admitted = False
         if table.seen_bits:
-            bit, held = given * table.seen_bits, count if count < table.needed else 0
+            bit, held = given * table.seen_bits, 0 if is_admitted else min(before[i] + moved.occurrences[i], mask)
             seen[bit >> 3] = (np.int64(seen[bit >> 3]) & ~(mask << (bit & 7))) | (held << (bit & 7))
-        if count >= table.needed:
+        if is_admitted:
             row, slot = table.num_rows, find_slot(recent_ids, recent_rows, given)
             table.num_rows += 1
+            table.admitted += 1
             recent_ids[slot], recent_rows[slot], moved.rows[i] = given, np.int32(row), row
-            state[row, dim + COUNT] = encode_count(np.float64(before), np.float32(0))
+            state[row, dim + COUNT] = encode_count(np.float64(before[i]), np.float32(0))
+            _stamp(table, state[row])
             for k in range(dim):
                 codes[row, k] = _start_code(key, given, dim, k, steps)
         elif table.shares:
             total += moved.occurrences[i]
             for k in range(dim):
                 moved.shared[k] += sums[i, k]
+    if table.sketch_width:  # only now: counts do not depend on the order of ids
+        _count_in_sketch(table, moved, before, seen)
     return total
+
+
+@compile_loops
+def _stamp(table: Any, own: Array) -> None:
+    """Let a row keep the step that it was last moved in, if rows of the table do."""
+    for byte in range(4 if table.stamps else 0):
+        own[table.dim + STATE_NBYTES + byte] = (table.steps >> (8 * byte)) & 255
+
+
+@compile_loops
+def _count_in_sketch(table: Any, moved: Moved, before: Array, seen: Array) -> None:
+    """Let the counters of ids that still have no row be no smaller than their counts."""
+    for i in range(len(moved.ids)):
+        if moved.rows[i] != NO_ROW:
+            continue
+        held = min(before[i] + moved.occurrences[i], 255)
+        low, high = sketch_hash(table, moved.ids[i])
+        for depth in range(DEPTH):
+            cell = sketch_cell(table, low, high, depth)
+            seen[cell] = max(np.int64(seen[cell]), held)
+        table.counted += moved.occurrences[i]
 
 
 @compile_loops
@@ -181,7 +215,7 @@ def _find_unit(moved: Moved, dim: Any, factor: Any, run: Any) -> Any:
 @compile_loops
 def _follow(table: Any, moved: Moved, rule: Any, state: Array, run: Any) -> Array:
     """Let the sums of squares and of visits of each group follow a batch; which groups occur."""
-    dim, factor, width = table.dim, np.float32(rule.factor), table.dim + STATE_NBYTES
+    dim, factor, width = table.dim, np.float32(rule.factor), table.width
     squares = carray(pointer(rule.squares), (NUM_GROUPS * dim,), np.float64)
     visits = carray(pointer(rule.visits), (NUM_GROUPS,), np.float64)
     occurs = np.zeros(NUM_GROUPS, np.bool_)
@@ -232,7 +266,7 @@ def _rates(table: Any, rule: Any, unit: Any, occurs: Array) -> Rates:
 
 @compile_loops
 def _move_all(table: Any, moved: Moved, rule: Any, rates: Rates, state: Array, run: Any) -> None:
-    weight, width = 1 - rule.beta ** read_float64(rule.step), table.dim + STATE_NBYTES
+    weight, width = 1 - rule.beta ** read_float64(rule.step), table.width
     keys = scramble(np.uint64(table.key) + np.uint64(2 * table.steps + 2) * GOLDEN), scramble(np.uint64(table.key))
     for i in range(len(moved.rows)):
         if i + AHEAD < len(moved.rows):
@@ -263,6 +297,7 @@ def _move(
     own[dim + USE] = use
     count = COUNT_VALUES[own[dim + COUNT]] + occurrences
     own[dim + COUNT] = encode_count(count, count_noise)
+    _stamp(table, own)
     if not square > 0:
         return
     own[dim + LEVEL] = encode_level(np.float32(square), level_noise)
@@ -284,16 +319,15 @@ def find_full(work: Array, first: Any) -> Any:
     """The first table from `first` on that could not give a row to each id of its gradients; −1 if there is none."""
     for t in range(first, len(work)):
         table, gradients = table_at(work[t, 0]), carray(pointer(work[t, 1]), (1,), GRADIENTS)[0]
-        num_rows = min(table.num_rows + gradients.num_ids, table.num_embeddings + 1)
+        num_rows = min(table.num_rows + gradients.num_ids, table.most_rows)
         if num_rows > table.capacity or 4 * (num_rows - 1 - table.num_mapped) > 3 * table.recent_size:
             return t
     return -1
 
 
 @compile_loops
-def rescale(codes: Array, factor: Any, key: Any, first: Any, last: Any) -> None:
+def rescale(codes: Array, dim: Any, factor: Any, key: Any, first: Any, last: Any) -> None:
     """`code = round(factor · code)`, at random, for the rows in `[first, last)` of records."""
-    dim = codes.shape[1] - STATE_NBYTES
     for row in range(first, last):
         for k in range(dim):
             moved = factor * np.float32(codes[row, k])

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cce.compiled import compile_loops, memory
-from cce.kernels.cpu.rows import scramble
+from cce.kernels.cpu.rows import find_open, scramble
 
 Array = np.ndarray[Any, Any]
 
@@ -19,6 +19,7 @@ read_uint64, read_int32 = memory.read_uint64, memory.read_int32
 
 LEVEL, USE, COUNT, STATE_NBYTES = range(4)  # bytes of a row after its values, and how many they are
 NO_ROW = 0
+DEPTH = 4  # counters of an open id without a row
 
 
 def _record(integers: str, floats: str = "") -> np.dtype[Any]:
@@ -26,11 +27,15 @@ def _record(integers: str, floats: str = "") -> np.dtype[Any]:
     return np.dtype(fields + [(name, np.float64) for name in floats.split()])
 
 
-# A table. `needed`: occurrences after which an id has a row; `shares`: whether row 0 is trained
+# A table. `last_id`: the largest, −1 if any will do; `bits`, `ranks`: of its map, or if there is a `shift` the keys and
+# the directory of an open one; `needed`, `chance`: occurrences after which an id has a row, and how likely it then gets
+# it; `shares`: whether row 0 is trained; `stamps`: whether rows keep the step at which they were moved last;
+# `evicts_above`, `ages_at`, `expires_every`: rows, counted occurrences and steps after which Python must look after it
 TABLE = _record(
-    "num_embeddings dim key bits ranks num_mapped recent_ids recent_rows recent_size "
-    "records capacity num_rows seen seen_bits needed shares steps",
-    "scale bound value_squares value_count",
+    "last_id dim width key bits ranks shift num_mapped recent_ids recent_rows recent_size "
+    "records capacity most_rows num_rows seen seen_size seen_bits sketch_width needed shares stamps steps "
+    "counted demand admitted refused evicted expired evicts_above ages_at expires_every",
+    "scale bound chance value_squares value_count",
 )
 # A batch of ids: `(batch, tables)` with strides in bytes, or bags of ids at `offsets`. What is 0 is not there
 BATCH = _record("ids id_stride table_stride size offsets weights out saved_ids saved_rows saved_bags")
@@ -50,10 +55,11 @@ def table_at(address: Any) -> Any:
 
 
 class Map(NamedTuple):
-    """The addresses of bits and ranks, and the recent ids with their rows."""
+    """The addresses of bits and ranks, or of keys and their directory, and the recent ids with their rows."""
 
     bits: int
     ranks: int
+    shift: int
     recent_ids: Array
     recent_rows: Array
 
@@ -63,19 +69,25 @@ def map_of(table: Any) -> Any:
     """The map of a table."""
     size = table.recent_size
     ids = carray(pointer(table.recent_ids), (size,), np.int64)
-    return Map(table.bits, table.ranks, ids, carray(pointer(table.recent_rows), (size,), np.int32))
+    return Map(table.bits, table.ranks, table.shift, ids, carray(pointer(table.recent_rows), (size,), np.int32))
 
 
 @compile_loops
 def find_row(found: Map, given: Any) -> Any:
     """The row of an id: that of the map, or one that it was given since; 0 if it has none."""
+    if found.shift:
+        row = find_open(found.bits, found.ranks, found.shift, scramble(np.uint64(given)))
+        return row if row or not len(found.recent_ids) else _find_recent(found, given)
     word, place = read_uint64(found.bits + 8 * (given >> 6)), np.uint64(given & 63)
     if (word >> place) & np.uint64(1):
         below = word & ((np.uint64(1) << place) - np.uint64(1))
         return np.int64(read_int32(found.ranks + 4 * (given >> 6))) + np.int64(count_bits(below)) + 1
-    if len(found.recent_ids):
-        return np.int64(found.recent_rows[find_slot(found.recent_ids, found.recent_rows, given)])
-    return NO_ROW
+    return _find_recent(found, given) if len(found.recent_ids) else np.int64(NO_ROW)
+
+
+@compile_loops
+def _find_recent(found: Map, given: Any) -> Any:
+    return np.int64(found.recent_rows[find_slot(found.recent_ids, found.recent_rows, given)])
 
 
 @compile_loops
