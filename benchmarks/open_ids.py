@@ -10,8 +10,6 @@ of the others'. Last, what an id with a row costs beside its row.
 from __future__ import annotations
 
 import argparse
-
-
 from typing import TYPE_CHECKING, Any
 
 import torch

@@ -282,7 +282,7 @@ def test_help_from_the_shell_comes_at_once():
 
 
 def test_all_public_names_are_there():
-    assert len(cce.__all__) == len(set(cce.__all__)) == 16
+    assert len(cce.__all__) == len(set(cce.__all__)) == 17
     for name in cce.__all__:
         assert getattr(cce, name) is not None
     packages = set(dir(cce)) - set(cce.__all__)
