@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 SIZES = [
     (256_000, 1024, 4),
     (1_024_000, 4000, 4),
+    (262_144, 1024, 5),
     (262_144, 1024, 8),
     (65_536, 256, 16),
     (262_144, 1024, 16),
@@ -154,27 +155,31 @@ def _column(size: tuple[int, int, int], options: argparse.Namespace) -> list[dic
     """Seconds of an iteration and memory above the points, measured, and seconds for 100 million rows, computed."""
     num_points, num_clusters, width = size
     points, start = _gaussian(size)
-    figures = []
-    for backend in options.backends:
+    nbytes: dict[str, int] = {}
+
+    def fit(backend: str) -> int:
         give_back_memory()
-        cpu, wall = time.process_time(), time.perf_counter()
         with PeakMemory() as peak:
-            fit = kmeans(points, num_clusters, init=start, max_iter=COLUMN_ITERATIONS, backend=backend)
-        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+            result = kmeans(points, num_clusters, init=start, max_iter=COLUMN_ITERATIONS, backend=backend)
+        nbytes[backend] = max(peak.bytes, nbytes.get(backend, 0))
+        return len(result.inertias)
+
+    figures = []
+    for backend, (cpu, wall) in _in_turn(fit, options.backends, options.repeats).items():
         figure = {
             "backend": backend,
             "num_points": num_points,
             "num_clusters": num_clusters,
             "width": width,
             "threads": options.threads,
-            "cpu_seconds_an_iteration": cpu / len(fit.inertias),
-            "wall_seconds_an_iteration": wall / len(fit.inertias),
-            "peak_bytes_above_points": peak.bytes,
+            "cpu_seconds_an_iteration": cpu,
+            "wall_seconds_an_iteration": wall,
+            "peak_bytes_above_points": nbytes[backend],
         }
         figure["computed_cpu_seconds_for_100m_rows"] = figure["cpu_seconds_an_iteration"] * MANY_ROWS / num_points
         print(
             f"{backend:>8} {num_points:>10,} x {width} k={num_clusters:<6,} "
-            f"{figure['cpu_seconds_an_iteration']:8.3f} CPU s {peak.bytes / 1e6:8.1f} MB; "
+            f"{figure['cpu_seconds_an_iteration']:8.3f} CPU s {nbytes[backend] / 1e6:8.1f} MB; "
             f"100M rows, computed: {figure['computed_cpu_seconds_for_100m_rows']:,.0f} CPU s",
             flush=True,
         )

@@ -29,6 +29,7 @@ if not available or "+f16c" in processor() or platform.machine().lower() not in 
         0
     )  # without an instruction that widens it, LLVM calls what is not there, and aborts
 BLOCK, TILE = 16, 6  # points and centroids whose distances are in registers at once (see `tiles`)
+LANES = 8  # centroids of a tile, and what fills it up, when one point is measured
 RUNS: dict[int, tuple[int, ...]] = {length: (0,) * length for length in (1, 2, 4, 8, 16)}
 
 

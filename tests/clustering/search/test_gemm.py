@@ -9,7 +9,9 @@ from cce.clustering.search import gemm
 
 
 def searched(rows, centers):
-    return gemm.gemm_nearest(gemm.prepare_points(rows), centers)
+    found = gemm.Found(np.empty(len(rows), np.int32), np.empty(len(rows), rows.dtype))
+    gemm.gemm_nearest(rows, gemm.prepare_centers(centers), found)
+    return found
 
 
 @pytest.mark.slow
@@ -41,6 +43,6 @@ def test_differences_that_float32_does_not_know_are_seen_in_float64():
 def test_tasks_do_not_change_the_answer(monkeypatch):
     rows = np.random.default_rng(0).standard_normal((1000, 10)).astype(np.float32)
     whole = searched(rows, rows[:100])
-    monkeypatch.setattr(gemm, "BLOCKS_IN_TASK", 3)
+    monkeypatch.setattr(gemm, "ROWS_IN_TASK", 48)
     for one, other in zip(whole, searched(rows, rows[:100]), strict=True):
         assert np.array_equal(one, other)

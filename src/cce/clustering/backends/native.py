@@ -6,6 +6,9 @@ Wider points, and those of float64, are scored by a matrix product (`search.gemm
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -30,7 +33,7 @@ from cce.compiled import compile_loops, parallel_for
 
 WIDEST = 4096
 LARGEST_BLOCK = 1 << 20  # points sorted together: more make smaller boxes, but take memory
-GEMM_BLOCK = 1 << 16  # points packed together: they stay in the cache
+GEMM_BLOCK = 1 << 16  # points searched together: what is found stays in the cache
 CELLS_IN_TASK = 4 * filtering.CELLS_IN_NODE
 ROWS_IN_PART = 1 << 16  # points summed in one task; fixed, so that sums do not depend on the number of threads
 LARGEST_SUMS = 1 << 23  # values in the partial sums of all tasks: 64 MB
@@ -53,8 +56,8 @@ class CellsLloyd:
         self.cells = sort_into_cells(rows, build_split_tree(rows, len(rows)))
         order = torch.from_numpy(self.cells.order)
         self.points = torch.from_numpy(self.cells.rows)[:, : points.shape[1]]
-        self.weights = points.new_ones(len(order)) if weights is None else weights[order]
-        self.found = _new_found(len(order))
+        self.weights = _ones(points) if weights is None else weights[order]
+        self.found = _new_found(rows)
 
     def assign(self, centroids: Tensor) -> Assigned:
         """Find every point's nearest centroid and sum the points of each cluster."""
@@ -67,18 +70,19 @@ class GemmLloyd:
 
     def __init__(self, points: Tensor, weights: Tensor | None) -> None:
         self.points = points
-        self.weights = points.new_ones(points.shape[0]) if weights is None else weights
-        self.prepared = gemm.prepare_points(points.numpy())
+        self.weights = _ones(points) if weights is None else weights
+        self.found = _new_found(points.numpy())
 
     def assign(self, centroids: Tensor) -> Assigned:
         """Find every point's nearest centroid and sum the points of each cluster."""
-        found = gemm.gemm_nearest(self.prepared, centroids.numpy())
-        return sum_clusters(self.points, self.weights, found, centroids.shape[0])
+        gemm.gemm_nearest(self.points.numpy(), gemm.prepare_centers(centroids.numpy()), self.found)
+        return sum_clusters(self.points, self.weights, self.found, centroids.shape[0])
 
 
 def sum_clusters(points: Tensor, weights: Tensor, found: Found, n_clusters: int) -> Assigned:
     """Sum the points of each cluster, part by part, and the parts in their order."""
-    rows, mass, nearest, squares = points.numpy(), weights.numpy(), found.nearest, found.squares
+    mass = (weights if weights.stride(0) else weights[:1]).numpy()  # one for all
+    rows, nearest, squares = points.numpy(), found.nearest, found.squares
     num_rows, width = rows.shape
     num_parts = min(-(-num_rows // ROWS_IN_PART), max(1, LARGEST_SUMS // (n_clusters * (width + 1))))
     bounds = [num_rows * part // num_parts for part in range(num_parts + 1)]
@@ -99,11 +103,10 @@ def sum_clusters(points: Tensor, weights: Tensor, found: Found, n_clusters: int)
 @compile_loops
 def sum_rows(rows: Rows, weights: Rows, nearest: Ints, squares: Rows, begin: int, end: int, sums: Doubles) -> float:
     """Add the rows `[begin, end)` and their weights to the sums of their clusters; return their inertia."""
-    width = sums.shape[1] - 1
-    inertia = 0.0
+    width, inertia, last = sums.shape[1] - 1, 0.0, np.uint64(len(weights) - 1)
     for row in range(np.uint64(begin), np.uint64(end)):
         cluster = np.uint64(nearest[row])
-        weight = np.float64(weights[row])
+        weight = np.float64(weights[row if row < last else last])
         inertia += weight * squares[row]
         for d in range(width):
             sums[cluster, d] += weight * rows[row, d]
@@ -112,9 +115,9 @@ def sum_rows(rows: Rows, weights: Rows, nearest: Ints, squares: Rows, begin: int
 
 
 def native_nearest(points: Tensor, centroids: Tensor) -> Tensor:
-    """Return the `(n,)` int64 indices of the nearest centroids, block by block: a block is sorted or packed first."""
-    rows, centers, nearest = points.numpy(), centroids.numpy(), np.empty(len(points), np.int64)
-    largest, search_block = (LARGEST_BLOCK, _cells_nearest) if _suits_cells(points) else (GEMM_BLOCK, _gemm_nearest)
+    """Return the `(n,)` int64 indices of the nearest centroids, block by block."""
+    rows, nearest = points.numpy(), np.empty(len(points), np.int64)
+    search, largest = _search_of(points, centroids)
     num_blocks = -(-len(rows) // largest)
     if num_blocks > 1:  # as many for every thread
         num_blocks = -(-num_blocks // torch.get_num_threads()) * torch.get_num_threads()
@@ -122,21 +125,30 @@ def native_nearest(points: Tensor, centroids: Tensor) -> Tensor:
 
     def task(index: int) -> None:
         part = slice(index * size, min((index + 1) * size, len(rows)))
-        search_block(rows[part], centers, nearest[part])
+        search(rows[part], nearest[part])
 
     parallel_for(task, num_blocks)
     return torch.from_numpy(nearest)
 
 
-def _cells_nearest(rows: Floats, centers: Floats, nearest: Longs) -> None:
-    rows, found = padded(rows), _new_found(len(rows))
+def _search_of(points: Tensor, centroids: Tensor) -> tuple[Callable[[Floats, Longs], None], int]:
+    """A search that writes the nearest centroids of some points, and how many points to give it at a time."""
+    if _suits_cells(points):
+        return partial(_cells_nearest, padded(centroids.numpy())), LARGEST_BLOCK
+    return partial(_gemm_nearest, gemm.prepare_centers(centroids.numpy())), GEMM_BLOCK
+
+
+def _cells_nearest(centers: Floats, rows: Floats, nearest: Longs) -> None:
+    rows, found = padded(rows), _new_found(rows)
     cells = sort_into_cells(rows, build_split_tree(rows, len(rows)))
-    _search_cells(cells, padded(centers), found)
+    _search_cells(cells, centers, found)
     nearest[cells.order] = found.nearest
 
 
-def _gemm_nearest(rows: Floats, centers: Floats, nearest: Longs) -> None:
-    nearest[:] = gemm.gemm_nearest(gemm.prepare_points(rows), centers).nearest
+def _gemm_nearest(centers: gemm.Centers, rows: Rows, nearest: Longs) -> None:
+    found = _new_found(rows)
+    gemm.gemm_nearest(rows, centers, found)
+    nearest[:] = found.nearest
 
 
 def _search_cells(cells: Cells, centers: Floats, found: Found) -> None:
@@ -150,8 +162,12 @@ def _search_cells(cells: Cells, centers: Floats, found: Found) -> None:
     parallel_for(task, -(-num_cells // CELLS_IN_TASK))
 
 
-def _new_found(num_points: int) -> Found:
-    return Found(np.empty(num_points, np.int32), np.empty(num_points, np.float32))
+def _new_found(rows: Rows) -> Found:
+    return Found(np.empty(len(rows), np.int32), np.empty(len(rows), rows.dtype))
+
+
+def _ones(points: Tensor) -> Tensor:
+    return points.new_ones(1).expand(len(points))
 
 
 def _why_not(points: Tensor) -> str:
