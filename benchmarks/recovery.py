@@ -19,7 +19,6 @@ import cce
 import cce_lab.methods  # noqa: F401  # registers the second method
 from benchmarks.side_by_side import keep
 from cce.data import Sample, SyntheticClicks
-from cce.evaluation import binary_cross_entropy
 from cce.reclustering.repair import POLICIES
 from cce.text import format_table
 
@@ -78,7 +77,8 @@ def _train_step(tables: nn.ModuleList, optimizer: torch.optim.Optimizer, train: 
 
 @torch.no_grad()
 def _score(tables: nn.ModuleList, test: Sample) -> float:
-    return binary_cross_entropy(_logits(tables, test.ids), test.labels)
+    logits = _logits(tables, test.ids).double()
+    return float(nn.functional.binary_cross_entropy_with_logits(logits, test.labels.double()))
 
 
 def _average(runs: list[dict[str, Any]]) -> dict[str, Any]:

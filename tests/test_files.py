@@ -22,7 +22,6 @@ from cce.files import (
     replace_folder,
     usual_permissions,
     write_atomic,
-    write_together,
 )
 from helpers.files import small_files
 
@@ -103,25 +102,6 @@ def test_a_disk_that_is_full_half_way_leaves_the_old_file_or_none(tmp_path, old)
     )
     assert f"File too large: {str(path)!r}" in result.stderr
     assert [(found.name, found.read_text()) for found in tmp_path.iterdir()] == ([("report.md", old)] if old else [])
-
-
-def test_files_are_written_together_or_not_at_all(tmp_path):
-    (tmp_path / "a").write_text("old")
-
-    def write_both():
-        with small_files(1000), write_together() as write:
-            write(tmp_path / "a", "new")
-            write(tmp_path / "deep" / "er" / "b", b"x" * 5000)
-
-    with pytest.raises(OSError, match="File too large") as raised:
-        write_both()
-    assert str(raised.value) == f"[Errno 27] File too large: {str(tmp_path / 'deep' / 'er' / 'b')!r}"
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "old")]
-    with write_together() as write:
-        write(tmp_path / "a", "new")
-        write(tmp_path / "deep" / "b", "b")
-        assert (tmp_path / "a").read_text() == "old"
-    assert ((tmp_path / "a").read_text(), (tmp_path / "deep" / "b").read_text()) == ("new", "b")
 
 
 def test_a_folder_replaces_the_old_one_or_leaves_it(tmp_path):

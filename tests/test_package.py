@@ -406,7 +406,7 @@ def test_every_method_is_under_contract():
 def test_every_method_passes_every_test_of_the_contract_in_some_form():
     contract = importlib.import_module("cce.testing").EmbeddingContract
     names = {name for name in dir(contract) if name.startswith("test_")}
-    assert len(names) >= 36
+    assert len(names) >= 34
     escaped = {name: set(names) for name in class_names()}
     for _, tested, off in all_contract_classes():
         escaped[tested] &= off

@@ -5,8 +5,6 @@ packages are loaded when they are first used, so that `cce --help` does not wait
 """
 
 # ruff: noqa: F401  # packages are public names, too
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from cce.lazy import lazy_names

@@ -11,8 +11,6 @@ A total gives every table the same most, as large as the total allows: a small v
 and only large ones are compressed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from cce.checks import check_number, check_range, check_type, shown

@@ -1,7 +1,5 @@
 """Argument checks: every error names the argument, the rule and the value. And objects that know their arguments."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import operator

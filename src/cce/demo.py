@@ -4,8 +4,6 @@ The rows are ratings of MovieLens, if the folder `CCE_DATA` has them; otherwise 
 are prepared with pyarrow; without pyarrow, clicks with hidden clusters, of which it is known what can be learned.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Sequence

@@ -4,16 +4,14 @@ A lock belongs to the process that holds it: the system releases it when that pr
 shared file system it holds between machines where the system's `flock` does; without `flock` there is no lock.
 """
 
-from __future__ import annotations
-
 import errno
 import importlib.util
 import json
 import os
 import shutil
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
@@ -31,7 +29,6 @@ __all__ = [
     "replace_folder",
     "usual_permissions",
     "write_atomic",
-    "write_together",
 ]
 
 LOCK = ".lock"
@@ -101,20 +98,8 @@ def replace_folder(path: Path) -> Iterator[Path]:
 
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Write a whole file; an interruption leaves the old file or the new one."""
-    with write_together() as write:
-        write(path, content)
-
-
-@contextmanager
-def write_together() -> Iterator[Callable[[Path, str | bytes], None]]:
-    """Give a function that writes whole files, which all take their names at the end of the block or none does."""
-    with ExitStack() as stack:
-
-        def write(path: Path, content: str | bytes) -> None:
-            temporary = stack.enter_context(replace_file(path))
-            temporary.write_bytes(content.encode() if isinstance(content, str) else content)
-
-        yield write
+    with replace_file(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager

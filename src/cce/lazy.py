@@ -1,7 +1,5 @@
 """Names of a package that are loaded when they are first used (PEP 562), each listed where type checkers see it."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Callable

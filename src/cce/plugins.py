@@ -5,8 +5,6 @@ it with an entry point; never because a saved run mentions it. What `cce prepare
 group of its own, so that other plug-ins need not be loaded for that. No torch here.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 import warnings

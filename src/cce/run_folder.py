@@ -7,8 +7,6 @@ record.jsonl      the finished run
 error.txt         why the run failed, if a sweep ran it
 """
 
-from __future__ import annotations
-
 import json
 from contextlib import AbstractContextManager
 from pathlib import Path

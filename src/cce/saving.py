@@ -5,8 +5,6 @@ of each table the method, the arguments of its constructor and its names in the 
 `compress` gets the same tables. Nothing is pickled.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import operator

@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM: stop requests that are handled at a safe point, or deferred until work is complete (no torch)."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Format tables and numbers as text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 

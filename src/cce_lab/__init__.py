@@ -4,8 +4,6 @@ It uses public names of `cce` only, and reaches the command line by the entry po
 loaded when they are first used, so that help does not wait for torch.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from cce.lazy import lazy_names

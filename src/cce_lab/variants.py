@@ -3,8 +3,6 @@
 `cce_lab.methods` registers them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -195,21 +195,6 @@ def test_sparse_gradients_of_bags():
     assert all(torch.equal(results[0][name], results[1][name]) for name in results[0])
 
 
-@pytest.mark.slow
-def test_gradients_of_gradients_of_bags():
-    features, options = {"a": 30, "b": 20}, {"budget": Budget(compression=2), "dtype": torch.float64}
-    collection = EmbeddingCollection(features, 4, method="cce-paper", seed=0, **options)
-    ids, offsets, weights = torch.tensor([1, 2, 1, 5]), torch.tensor([0, 2, 2, 3, 4]), torch.randn(4).double()
-
-    def look_up(*codebooks):
-        values = dict(zip(("tables.a.codebook", "tables.b.codebook"), codebooks, strict=True))
-        return torch.func.functional_call(collection, values, (ids, offsets, weights)).square()
-
-    codebooks = [parameter.detach().requires_grad_() for parameter in collection.parameters()]
-    assert torch.autograd.gradcheck(look_up, codebooks)
-    assert torch.autograd.gradgradcheck(look_up, codebooks)
-
-
 @pytest.mark.parametrize("threads", [2, 3])
 def test_bags_have_the_same_bits_on_any_number_of_threads(num_threads, threads):
     results, (ids, offsets) = [], bags_of(3000)
@@ -497,7 +482,6 @@ def test_a_collection_is_made_on_the_meta_device_and_drawn_later(unified):
     assigned = made(device="meta", dtype=torch.float64)
     assigned.load_state_dict(expected.state_dict(), assign=True)
     assert torch.equal(assigned(ids), expected(ids))
-    assert torch.equal(torch.fx.symbolic_trace(expected)(ids), expected(ids))
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import torch
 from scipy.stats import chisquare
 
 from cce.data import SyntheticClicks, prepare
-from cce.evaluation import binary_cross_entropy
+from helpers.scores import binary_cross_entropy
 
 SIZES = (50, 30, 20)
 

@@ -1,6 +1,5 @@
 """A data set that is right has no problems; of one that is not, every problem is listed."""
 
-import numpy as np
 import pytest
 
 from cce.data import PreparedData, SyntheticConfig, prepare_synthetic
@@ -12,12 +11,6 @@ from helpers.raw_files import table_with_everything
 def made(tmp_path):
     prepare_synthetic(tmp_path / "x", SyntheticConfig(num_rows=500, vocabulary_sizes=(300, 5)), progress=False)
     return tmp_path / "x"
-
-
-def change(path, dtype, index, value):
-    numbers = np.fromfile(path, dtype)
-    numbers[index] = value
-    numbers.tofile(path)
 
 
 @pytest.mark.slow
@@ -33,8 +26,8 @@ def test_data_sets_that_are_right_have_no_problems(made, tmp_path):
 
 
 def test_every_problem_is_listed(made):
-    dtype = PreparedData.open(made).rows("train")._dtype
-    change(made / "train.rows", dtype["label"], 0, 3)  # the first value of the first record
+    with (made / "train.rows").open("r+b") as file:
+        file.write(b"\xff")
     (made / "validation.rows").write_bytes(b"")
     (made / "test.rows").unlink()
     problems = verify_data(made).problems
@@ -42,21 +35,6 @@ def test_every_problem_is_listed(made):
         f"{made / 'test.rows'}",
         f"{made / 'train.rows'}",
         f"{made / 'validation.rows'}",
-        f"{made / 'train.rows'}, row 0: label",
-    ]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("row", [0, 262_143, 262_144, 299_999])
-def test_values_are_found_in_every_chunk(tmp_path, row):
-    config = SyntheticConfig(num_rows=400_000, vocabulary_sizes=(300,), num_dense=0)
-    prepare_synthetic(tmp_path / "x", config, progress=False)
-    dtype = PreparedData.open(tmp_path / "x").rows("train")._dtype
-    records = np.fromfile(tmp_path / "x" / "train.rows", dtype)
-    records["id0"][row] = 301
-    records.tofile(tmp_path / "x" / "train.rows")
-    assert verify_data(tmp_path / "x").problems[1:] == [
-        f"{tmp_path / 'x' / 'train.rows'}, row {row}: c0 must be in [0, 301), got 301."
     ]
 
 

@@ -15,6 +15,15 @@ def test_ids_on_the_meta_device_have_no_values_to_check():
     assert table().to("meta")(torch.zeros(3, dtype=torch.long, device="meta")).shape == (3, 4)
 
 
+def test_it_is_called_as_torch_s_and_says_what_there_is_in_place_of_weight():
+    made, ids = table(), torch.arange(3)
+    assert torch.equal(made(input=ids), made(ids))
+    with pytest.raises(AttributeError, match=r"'HashingTrickEmbedding' .* 'weight': to_dense\(\) gives"):
+        made.weight  # noqa: B018
+    with pytest.raises(AttributeError, match=r"has no attribute 'colour'$"):
+        made.colour  # noqa: B018
+
+
 def test_options_are_completed_with_the_constructor_s_defaults():
     complete = cce.embeddings.HashEmbedding.complete_options({"num_hashes": 5})
     assert complete["num_hashes"] == 5

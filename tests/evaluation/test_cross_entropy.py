@@ -6,8 +6,7 @@ import pytest
 import torch
 from sklearn.metrics import log_loss
 
-from cce.evaluation import ScoredRows, binary_cross_entropy
-from cce.evaluation.scores import NormalizedEntropy
+from helpers.scores import binary_cross_entropy, score_rows
 
 
 def generator(seed=0):
@@ -40,17 +39,6 @@ def test_bce_of_extreme_logits_stays_finite(logit, label, loss):
     assert binary_cross_entropy(torch.tensor([logit]), torch.tensor([label])) == loss
 
 
-def test_bce_of_other_shapes_is_rejected_with_both():
-    with pytest.raises(ValueError, match=r"labels must have the shape of logits, \[2\], got \[3\]\."):
-        binary_cross_entropy(torch.zeros(2), torch.zeros(3))
-
-
-def normalized_entropy(logits, labels, weights=None):
-    metric = NormalizedEntropy()
-    metric.add(ScoredRows.of(logits, labels, weights))
-    return metric.compute()
-
-
 @pytest.mark.parametrize("weighted", [False, True])
 def test_bce_and_normalized_entropy_of_weighted_rows_equal_scikit_learns(weighted):
     g = generator()
@@ -61,15 +49,15 @@ def test_bce_and_normalized_entropy_of_weighted_rows_equal_scikit_learns(weighte
     rate = float(labels.mean()) if weights is None else float((labels * weights).sum() / weights.double().sum())
     constant = log_loss(labels, torch.full((2_000,), rate), sample_weight=weights)
     assert binary_cross_entropy(logits, labels, weights) == pytest.approx(loss, rel=1e-12)
-    assert normalized_entropy(logits, labels, weights) == pytest.approx(loss / constant, rel=1e-6)
+    assert score_rows("normalized_entropy", logits, labels, weights) == pytest.approx(loss / constant, rel=1e-6)
 
 
 def test_a_constant_prediction_of_the_mean_label_has_a_normalized_entropy_of_1():
     labels = torch.tensor([1.0, 0, 0, 0])
     logits = torch.full((4,), math.log(1 / 3), dtype=torch.float64)
-    assert normalized_entropy(logits, labels) == pytest.approx(1, rel=1e-12)
+    assert score_rows("normalized_entropy", logits, labels) == pytest.approx(1, rel=1e-12)
 
 
 @pytest.mark.parametrize("label", [0, 1])
 def test_labels_of_one_kind_have_no_normalized_entropy(label):
-    assert math.isnan(normalized_entropy(torch.zeros(3), torch.full((3,), label)))
+    assert math.isnan(score_rows("normalized_entropy", torch.zeros(3), torch.full((3,), label)))

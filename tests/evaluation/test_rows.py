@@ -5,26 +5,24 @@ import math
 import pytest
 import torch
 
-from cce.evaluation import ScoredRows, auc, binary_cross_entropy, check_rows
+from cce.evaluation import ScoredRows, check_rows
 
 ZEROS = torch.zeros(4)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("metric", [auc, binary_cross_entropy])
-def test_logits_that_are_not_finite_are_counted_and_the_first_is_named(metric, value):
+def test_logits_that_are_not_finite_are_counted_and_the_first_is_named(value):
     logits = torch.tensor([0.0, value, 1.0, value])
     expected = f"logits must be finite, got 2 of 4 that are not; the first, at position 1, is {value}."
     with pytest.raises(ValueError, match=f"^{expected}$"):
-        metric(logits, torch.tensor([0, 1, 0, 1]))
+        check_rows(logits, torch.tensor([0, 1, 0, 1]))
 
 
 @pytest.mark.parametrize("value", [2.0, -1.0, 0.5, math.nan])
-@pytest.mark.parametrize("metric", [auc, binary_cross_entropy])
-def test_labels_other_than_0_and_1_are_rejected(metric, value):
+def test_labels_other_than_0_and_1_are_rejected(value):
     expected = f"labels must be 0 or 1, got 1 of 4 that are not; the first, at position 3, is {value}."
     with pytest.raises(ValueError, match=f"^{expected}$"):
-        metric(ZEROS, torch.tensor([0.0, 1.0, 0.0, value]))
+        check_rows(ZEROS, torch.tensor([0.0, 1.0, 0.0, value]))
 
 
 @pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
@@ -32,6 +30,11 @@ def test_weights_must_be_finite_and_not_negative(value):
     weights = torch.tensor([value, 1.0, 1.0, 1.0])
     with pytest.raises(ValueError, match=r"weights must be finite and at least 0, got 1 of 4 .* position 0, is"):
         check_rows(ZEROS, ZEROS, weights)
+
+
+def test_other_shapes_are_rejected_with_both():
+    with pytest.raises(ValueError, match=r"labels must have the shape of logits, \[2\], got \[3\]\."):
+        check_rows(torch.zeros(2), torch.zeros(3))
 
 
 def test_positions_are_those_of_the_whole_split():

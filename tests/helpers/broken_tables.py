@@ -139,17 +139,6 @@ class BufferedSeed(Sound):
     __init__ = made_with(lambda self, **_: self.register_buffer("seed", torch.tensor(2**62 + 1, device="cpu")))
 
 
-class HasWeight(Sound):
-    @property
-    def weight(self):
-        return self.narrow
-
-
-class AnotherArgument(Sound):
-    def forward(self, ids):
-        return super().forward(ids)
-
-
 # -- threads and processes ---------------------------------------------------------------------------------------------
 
 

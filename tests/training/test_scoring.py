@@ -12,12 +12,13 @@ import torch
 from torch import nn
 
 from cce.data import PreparedData
-from cce.evaluation import ScoredRows, auc, binary_cross_entropy, find_metric
+from cce.evaluation import ScoredRows, find_metric
 from cce.schema import Batch
 from cce.training.scoring import score
 from cce.training.session import build_model
 from helpers import scoring_ranks
 from helpers.runs import tiny_data, tiny_resolved
+from helpers.scores import auc, binary_cross_entropy
 
 TESTS = Path(__file__).resolve().parents[1]
 CPU = torch.device("cpu")

@@ -4,8 +4,6 @@
 separate modules in the keys of a state dict. Such names are escaped as in URLs; other names are left unchanged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate

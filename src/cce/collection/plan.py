@@ -1,7 +1,5 @@
 """How a budget is shared out among features: which table each gets, and what it holds. Nothing is allocated here."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

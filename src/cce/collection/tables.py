@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._C._functorch import peek_interpreter_stack
 
 from cce.budget import DEFAULT_METHOD, Budget
@@ -28,11 +28,9 @@ from cce.embeddings import (
     LinearEmbedding,
     RowTables,
     StartScale,
-    TracedWhole,
     check_placement,
     cluster_all,
     compiled_look_up,
-    is_symbolic,
     make_table,
 )
 from cce.indexing import NO_ID, make_generator
@@ -41,7 +39,7 @@ from cce.kernels import Bags, Lookup
 Pooling = Literal["sum", "mean"]
 
 
-class EmbeddingCollection(TracedWhole):
+class EmbeddingCollection(nn.Module):
     """Tables of `features` (names and vocabulary sizes) within one budget: see `Budget` for how it is shared out.
 
     A feature of None ids is open: its ids are any 64-bit integers.
@@ -142,8 +140,6 @@ class EmbeddingCollection(TracedWhole):
         per_sample_weights: Tensor | None = None,
     ) -> Tensor:
         """Vectors `(batch, features, embedding_dim)`."""
-        if is_symbolic(ids):
-            return self._traced(ids, offsets, per_sample_weights)  # type: ignore[no-any-return]
         if isinstance(ids, Mapping):
             ids, offsets, per_sample_weights = self._join(ids)
         if not isinstance(ids, Tensor):

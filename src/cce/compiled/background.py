@@ -6,8 +6,6 @@ process uses another core, writes to the cache that all processes share (`disk_c
 next process then finds its code.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import pickle

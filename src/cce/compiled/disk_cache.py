@@ -10,8 +10,6 @@ file. A function is locked before those that it calls, which are never in a circ
 other. A marker is written for each code, so that it can be known to be there before it is loaded.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import logging

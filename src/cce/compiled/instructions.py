@@ -1,7 +1,5 @@
 """How numba compiles the functions in `memory`: to about one instruction each. Needs numba."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from typing import Any

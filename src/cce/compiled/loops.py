@@ -4,8 +4,6 @@
 does all the work. `CCE_COMPILED=1` waits for compilations that would otherwise go on in the background (`background`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import os

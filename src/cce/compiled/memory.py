@@ -7,8 +7,6 @@ are stored (see `KINDS`), and `run` is a tuple as long as the number of floats t
 Sums are made in float32, or in float64 where that is stored. All addresses count bytes.
 """
 
-from __future__ import annotations
-
 import importlib
 import platform
 from typing import Any

@@ -4,8 +4,6 @@ numba has its own thread pool, but that aborts when two Python threads enter it 
 fork.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import threading

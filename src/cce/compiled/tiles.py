@@ -6,8 +6,6 @@ of these sixteen registers twelve hold sums. The state of a block, `(3, 16)`, ha
 was seen, the second smallest (of scores: those of whole tiles), and as an int32 where the smallest was.
 """
 
-from __future__ import annotations
-
 from functools import reduce
 from typing import Any
 

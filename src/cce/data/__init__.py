@@ -4,8 +4,6 @@ Reading prepared data needs torch and no pyarrow; `prepare` needs pyarrow and no
 Names are loaded when they are first used.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from cce.lazy import lazy_names

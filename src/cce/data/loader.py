@@ -5,8 +5,6 @@ of 8,192 that follow one another, blocks are drawn in random order, and rows are
 among themselves. Only raw random bits are used, which numpy keeps the same from version to version.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,10 +1,10 @@
 """`prepare` makes a data set of raw logs: a folder with a manifest and the rows of its splits. How often ids occur in
-them; and whether all of it is what the manifest says: checksums, shapes, and the range of every value.
+them; and whether all files are those of the manifest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +14,10 @@ import numpy as np
 from cce.checks import check_choice
 from cce.data.raw_files import check_pyarrow
 from cce.data.record_format import (
-    OFFSET,
-    SPLITS,
     check_files,
     checksum,
     id_dtype,
     map_file,
-    offsets_file,
     read_manifest,
     record_dtype,
     rows_file,
@@ -48,8 +45,7 @@ class PreparedData:
     def open(cls, path: Path | str, *, verify: bool = True) -> PreparedData:
         """The data set in a folder; rejected with the name of the file if one is missing or truncated.
 
-        verify: compare the files of a split with their checksums, and its values with their ranges, before its rows are
-            first used.
+        verify: compare the files of a split with their checksums before its rows are first used.
         """
         folder = Path(path)
         manifest = read_manifest(folder)
@@ -230,8 +226,6 @@ def unseen_lines(shares: Mapping[str, Mapping[str, float]], what: str = "unseen 
 
 # -- verification ------------------------------------------------------------------------------------------------------
 
-CHUNK = 1 << 14  # rows or ids that are checked together: they stay in the cache of one core
-
 
 @dataclass
 class Verification:
@@ -260,68 +254,12 @@ def verify_data(folder: Path) -> Verification:
 
 
 def find_problems(folder: Path, manifest: Mapping[str, Any], names: Collection[str]) -> Iterator[str]:
-    """A line for each of these files that is missing or damaged, then one for each column with wrong values."""
-    schema, whole = Schema.from_dict(manifest["schema"]), set()
+    """A line for each of these files that is missing or damaged."""
     for name in names:
         path, entry = folder / name, manifest["files"][name]
         if not path.is_file():
             yield f"{path} must be there, and it is missing."
         elif path.stat().st_size != entry["bytes"]:
             yield f"{path} must have {entry['bytes']} bytes, got {path.stat().st_size}."
-        else:
-            whole.add(name)  # so that its values can be read
-            if (digest := checksum(path)) != entry["sha256"]:
-                yield f"{path} must have the SHA-256 {entry['sha256']}, got {digest}: it was damaged or changed."
-    for split in SPLITS:
-        if rows_file(split) in whole:
-            yield from _row_problems(folder / rows_file(split), schema)
-        for index, feature in enumerate(schema.features):
-            if feature.multi_hot and {values_file(split, index), offsets_file(split, index)} <= whole:
-                yield from _bag_problems(folder, split, index, feature.num_embeddings)
-
-
-Check = tuple[str, str, Callable[[np.ndarray], np.ndarray]]  # a field, the rule of its values, where they are right
-
-
-def _row_problems(path: Path, schema: Schema) -> Iterator[str]:
-    checks: list[Check] = [
-        ("label", "0 or 1", lambda x: (x == 0) | (x == 1)),
-        ("weight", "a finite number of at least 0", lambda x: np.isfinite(x) & (x >= 0)),
-        ("dense", "a finite number", np.isfinite),
-    ]
-    checks += [_id_check(f"id{index}", feature.num_embeddings) for index, feature in enumerate(schema.features)]
-    names = {f"id{index}": (feature.name,) for index, feature in enumerate(schema.features)} | {"dense": schema.dense}
-    records = map_file(path, record_dtype(schema))
-    checks = [check for check in checks if check[0] in (records.dtype.names or ())]
-    for start in range(0, len(records), CHUNK):  # of all columns, since these lie side by side
-        chunk = records[start : start + CHUNK]
-        for check in tuple(checks):
-            column, rule, is_right = check
-            values = chunk[column].reshape(len(chunk), -1)
-            right = is_right(values)
-            if not right.all():
-                row, place = np.argwhere(~right)[0]
-                name = names.get(column, (column,))[place]
-                yield f"{path}, row {start + row}: {name} must be {rule}, got {values[row, place]}."
-                checks.remove(check)
-
-
-def _bag_problems(folder: Path, split: str, index: int, num_embeddings: int | None) -> Iterator[str]:
-    path = folder / values_file(split, index)
-    ids = map_file(path, id_dtype(num_embeddings))
-    _, rule, is_right = _id_check("ids", num_embeddings)
-    for start in range(0, len(ids), CHUNK):
-        wrong = start + np.flatnonzero(~is_right(ids[start : start + CHUNK]))
-        if len(wrong):
-            yield f"{path}, row {wrong[0]}: ids must be {rule}, got {ids[wrong[0]]}."
-            break
-    path = folder / offsets_file(split, index)
-    offsets = map_file(path, OFFSET)
-    if offsets[0] != 0 or offsets[-1] != len(ids) or np.any(np.diff(offsets) < 0):
-        yield f"{path} must rise from 0 to {len(ids)}, got {offsets[0]} to {offsets[-1]}."
-
-
-def _id_check(name: str, num_embeddings: int | None) -> Check:
-    if num_embeddings is None:
-        return name, "any int64", lambda ids: np.ones(ids.shape, bool)
-    return name, f"in [0, {num_embeddings})", lambda ids: (ids >= 0) & (ids < num_embeddings)
+        elif (digest := checksum(path)) != entry["sha256"]:
+            yield f"{path} must have the SHA-256 {entry['sha256']}, got {digest}: it was damaged or changed."

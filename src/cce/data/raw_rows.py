@@ -2,8 +2,6 @@
 ids and transforms of the data set that a model was trained on.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

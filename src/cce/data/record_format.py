@@ -9,8 +9,6 @@ Files are made with their final size in a temporary folder, `OUT.part`, filled i
 The folder takes its own name as the last step: what has that name is whole.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -43,21 +41,12 @@ def record_dtype(schema: Schema) -> np.dtype[np.void]:
 
     Wide values come first and the width is a multiple of the widest, so every value is aligned.
     """
-    columns: list[tuple[str, np.dtype[Any], int]] = [("label", FLOAT, 1)]
-    columns += [("weight", FLOAT, 1)] if schema.has_weights else []
-    columns += [("dense", FLOAT, len(schema.dense))] if schema.dense else []
+    columns: list[tuple[Any, ...]] = [("label", FLOAT)]
+    columns += [("weight", FLOAT)] if schema.has_weights else []
+    columns += [("dense", FLOAT, (len(schema.dense),))] if schema.dense else []
     one_hot = ((index, feature) for index, feature in enumerate(schema.features) if not feature.multi_hot)
-    columns += [(f"id{index}", id_dtype(feature.num_embeddings), 1) for index, feature in one_hot]
-    columns.sort(key=lambda column: -column[1].itemsize)
-    names, formats, offsets, width = [], [], [], 0
-    for name, kind, count in columns:
-        names.append(name)
-        formats.append((kind, (count,)) if name == "dense" else kind)
-        offsets.append(width)
-        width += kind.itemsize * count
-    widest = columns[0][1].itemsize
-    itemsize = -(-width // widest) * widest
-    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": itemsize})
+    columns += [(f"id{index}", id_dtype(feature.num_embeddings)) for index, feature in one_hot]
+    return np.dtype(sorted(columns, key=lambda column: -column[1].itemsize), align=True)
 
 
 def rows_file(split: str) -> str:
@@ -211,35 +200,31 @@ def _sync(path: Path) -> None:
 
 
 def _checked(manifest: Any) -> dict[str, Any]:
-    if not isinstance(manifest, dict):
-        raise TypeError(f"it must be an object, got {type(manifest).__name__}.")
-    if manifest.get("format") != FORMAT:
-        hint = "; data of an earlier version must be prepared again" if manifest.get("format") == 1 else ""
-        raise ValueError(f"format must be {FORMAT}, got {manifest.get('format')!r}{hint}.")
-    _part(manifest, "kind", str)
-    schema = Schema.from_dict(_part(manifest, "schema", dict))
-    splits, files = _part(manifest, "splits", dict), _part(manifest, "files", dict)
-    _check_splits(splits)
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise ValueError(f"it must be an object of format {FORMAT}; prepare the data again if it is of another one.")
+    for name, kind in {"kind": str, "schema": dict, "splits": dict, "files": dict}.items():
+        if not isinstance(manifest.get(name), kind):
+            raise TypeError(f"{name} must be a {kind.__name__}, got {manifest.get(name)!r}.")
+    schema, splits, files = Schema.from_dict(manifest["schema"]), manifest["splits"], manifest["files"]
     for name, entry in files.items():
         _check_file(name, entry)
-    _check_sizes(schema, splits, files)
-    return manifest
-
-
-def _part(values: dict[str, Any], name: str, kind: type) -> Any:
-    if not isinstance(values.get(name), kind):
-        raise TypeError(f"{name} must be a {kind.__name__}, got {values.get(name)!r}.")
-    return values[name]
-
-
-def _check_splits(splits: dict[str, Any]) -> None:
     if not splits:
         raise ValueError("splits must name at least one split, got none.")
     for split, count in splits.items():
-        if split not in SPLITS:
-            raise ValueError(f"splits must be of {', '.join(SPLITS)}; got {split!r}.")
-        if type(count) is not int or count < 0:
-            raise ValueError(f"rows of split {split} must be a whole number of at least 0, got {count!r}.")
+        if split not in SPLITS or type(count) is not int or count < 0:
+            raise ValueError(f"splits must have whole numbers of {', '.join(SPLITS)} rows, got {count!r} of {split!r}.")
+        _check_listed(schema, split, count, files)
+    return manifest
+
+
+def _check_listed(schema: Schema, split: str, count: int, files: dict[str, Any]) -> None:
+    """Every file that a reader opens is listed, and that of the rows has the bytes that so many take."""
+    for name in split_files(schema, split):
+        if name not in files:
+            raise ValueError(f"files must list {name}, got {', '.join(files) or 'none'}.")
+    size, found = count * record_dtype(schema).itemsize, files[rows_file(split)]["bytes"]
+    if found != size:
+        raise ValueError(f"bytes of file {rows_file(split)} must be {size} for its rows, got {found}.")
 
 
 def _check_file(name: str, entry: Any) -> None:
@@ -250,18 +235,3 @@ def _check_file(name: str, entry: Any) -> None:
         raise ValueError(f"bytes of file {name} must be a whole number of at least 0, got {entry!r}.")
     if not isinstance(entry.get("sha256"), str) or not SHA256.fullmatch(entry["sha256"]):
         raise ValueError(f"sha256 of file {name} must have 64 hexadecimal digits, got {entry.get('sha256')!r}.")
-
-
-def _check_sizes(schema: Schema, splits: dict[str, int], files: dict[str, Any]) -> None:
-    """Every file that a reader opens is listed, with the bytes that so many rows take."""
-    wanted: dict[str, int | None] = {}
-    for split, count in splits.items():
-        wanted[rows_file(split)] = count * record_dtype(schema).itemsize
-        for index in (index for index, feature in enumerate(schema.features) if feature.multi_hot):
-            wanted[values_file(split, index)] = None  # any number of ids
-            wanted[offsets_file(split, index)] = (count + 1) * OFFSET.itemsize
-    for name, size in wanted.items():
-        if name not in files:
-            raise ValueError(f"files must list {name}, got {', '.join(files) or 'none'}.")
-        if size is not None and files[name]["bytes"] != size:
-            raise ValueError(f"bytes of file {name} must be {size} for its rows, got {files[name]['bytes']}.")

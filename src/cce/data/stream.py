@@ -4,8 +4,6 @@ A part is a prepared data set, or a raw file, which is read as the rows of the s
 scales and vocabularies. Features without a bound have an id for every value; others take new values for unseen.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property

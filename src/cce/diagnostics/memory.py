@@ -1,7 +1,5 @@
 """What every table of a model holds, in parameters and in bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from torch import Tensor, nn

@@ -5,8 +5,6 @@ All are collectives: every rank must call them. Nothing is pickled (`pack`): pla
 are not strings, tuples and tensors written as marked lists.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The processes that train one model together, those of torch's default process group, and the model that they call."""
 
-from __future__ import annotations
-
 import gc
 import inspect
 import os

@@ -2,7 +2,7 @@
 
 from cce.embeddings.admission import RowPolicy, age_sketch, note_seen, seen_before, wanted
 from cce.embeddings.bag import EmbeddingBag
-from cce.embeddings.base import MAX_IDS, Embedding, TracedWhole, is_symbolic
+from cce.embeddings.base import MAX_IDS, Embedding
 from cce.embeddings.cce import CCEEmbedding
 from cce.embeddings.cluster_step import Learned
 from cce.embeddings.clusterable import (
@@ -95,7 +95,6 @@ __all__ = [
     "StartScale",
     "TableRequest",
     "TensorTrainEmbedding",
-    "TracedWhole",
     "TrainingDefaults",
     "age_sketch",
     "check_placement",
@@ -103,7 +102,6 @@ __all__ = [
     "cluster_all",
     "compiled_look_up",
     "create_embedding",
-    "is_symbolic",
     "list_methods",
     "make_space",
     "make_table",

@@ -4,15 +4,13 @@ The order matters. Pooling the pieces before they are composed, as some public c
 bag of more than one id wherever composing is not linear in the pieces of all ids at once.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from cce.checks import check_choice, check_flag, check_type
-from cce.embeddings.base import Embedding, TracedWhole, checked_padding, is_symbolic
+from cce.embeddings.base import Embedding, checked_padding
 from cce.embeddings.clusterable import Finalizable
 from cce.embeddings.initialization import check_placement
 from cce.embeddings.row_lookup import sum_bags
@@ -20,7 +18,7 @@ from cce.embeddings.row_lookup import sum_bags
 Mode = Literal["sum", "mean", "max"]
 
 
-class EmbeddingBag(TracedWhole):
+class EmbeddingBag(nn.Module):
     """`torch.nn.EmbeddingBag`'s call around any `table`.
 
     The constructor differs from torch's: it takes a table rather than its sizes, and options of the table
@@ -83,8 +81,6 @@ class EmbeddingBag(TracedWhole):
     ) -> Tensor:
         """One pooled vector for each bag, `(bags, embedding_dim)`."""
         ids = input
-        if is_symbolic(ids):
-            return self._traced(ids, offsets, per_sample_weights)  # type: ignore[no-any-return]
         check_type("ids", ids, Tensor, "a Tensor")
         check_type("offsets", offsets, (Tensor, type(None)), "a Tensor")
         if per_sample_weights is not None:

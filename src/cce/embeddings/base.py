@@ -1,7 +1,5 @@
 """The contract of every embedding table: ids in, vectors out, sized by a budget, honest about its bytes."""
 
-from __future__ import annotations
-
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -9,7 +7,6 @@ from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
-from torch.fx import Proxy
 
 from cce.checks import RemembersArguments, arguments_of, check_flag, check_range, check_start_scale, check_type
 from cce.embeddings.initialization import StartScale, new_parameter, start_variance
@@ -22,30 +19,7 @@ MAX_IDS = 2**63  # ids are non-negative 64-bit integers
 DENSE_BLOCK = 1 << 16  # ids at a time in to_dense
 
 
-class TracedWhole(nn.Module):
-    """A module that is one node of a graph of `torch.fx`, as torch's own layers are: alone, or as a part of a model.
-
-    The graph calls the module itself, so that it has its parameters, its index state and all that becomes of them.
-    """
-
-    @property
-    def itself(self) -> Self:
-        """The module, by a name that a graph can call it by when nothing else is around it."""
-        return self
-
-    def _traced(self, ids: Any, *arguments: Any) -> Any:
-        """The node that calls this module with symbolic ids."""
-        tracer = ids.tracer
-        path = "itself" if tracer.root is self else tracer.path_of_module(self)
-        return tracer.create_proxy("call_module", path, (ids, *arguments), {})
-
-
-def is_symbolic(ids: object) -> bool:
-    """Whether ids stand for values that a graph will be given."""
-    return isinstance(ids, Proxy)
-
-
-class Embedding(RemembersArguments, TracedWhole, ABC):
+class Embedding(RemembersArguments, nn.Module, ABC):
     """A table of `num_embeddings` vectors of `embedding_dim` values, stored in some smaller form.
 
     With `num_embeddings=None`, where a method `takes_any_id`, ids are any integers of 64 bits, negative ones too.
@@ -133,8 +107,6 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name for it
         """Vectors `(*s, embedding_dim)` of ids `(*s)`."""
         ids = input
-        if is_symbolic(ids):
-            return self._traced(ids)  # type: ignore[no-any-return]
         check_ids(ids, self.num_embeddings)
         vectors = self.embed(ids.reshape(-1).long()).reshape(*ids.shape, self.embedding_dim)
         if self.padding_idx is not None:

@@ -8,8 +8,6 @@ A variant of the algorithm is a subclass. It overrides `shape_of` (other tables 
 tables from a clustering on), `quantizer` (how ids are grouped) or `start_helpers` (where helpers begin).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Unpack

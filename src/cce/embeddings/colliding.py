@@ -5,8 +5,6 @@ The thin table has a row for every id, so it cannot be smaller than the vocabula
 vertical" (the CCE paper).
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any, Unpack
 

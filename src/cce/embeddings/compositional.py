@@ -4,8 +4,6 @@ Shi et al., "Compositional embeddings using complementary partitions for memory-
 (KDD 2020) split an id by quotient and remainder; hash functions serve as well and leave the sizes free.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal, Unpack
 

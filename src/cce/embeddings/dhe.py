@@ -5,8 +5,6 @@ form that the CCE paper sizes: Mish, as many hashes as the layers are wide, an i
 output layer, no biases. `H` is dense and random; what follows is not linear.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from typing import Unpack

@@ -4,8 +4,6 @@ The hashing trick: Weinberger et al., "Feature hashing for large scale multitask
 single ±1 in each row.
 """
 
-from __future__ import annotations
-
 from typing import Unpack
 
 from torch import Tensor

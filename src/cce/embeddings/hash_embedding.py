@@ -4,8 +4,6 @@ Svenstrup, Hansen and Winther, "Hash embeddings for efficient word representatio
 non-zeros in each row: ones, or, in the weighted form of the paper, trained importance weights `P[h'(x)]`.
 """
 
-from __future__ import annotations
-
 from typing import Unpack
 
 import torch

@@ -16,8 +16,6 @@ gradients of the others, and zero would be a saddle that no gradient leaves. The
 depend on the scale, so tables of one seed have the same hash functions and pointers at any start.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Literal

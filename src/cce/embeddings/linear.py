@@ -1,7 +1,5 @@
 """Tables that are a product `T = H · M`: a sparse H says which rows of the codebook M an id adds up."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
@@ -79,7 +77,7 @@ class LinearEmbedding(RowEmbedding):
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name for it
         """Vectors `(*s, embedding_dim)` of ids `(*s)`; the lookup checks the ids and minds the padding."""
         if not isinstance(input, Tensor) or input.dtype not in ID_TYPES:
-            return super().forward(input)  # to be traced, or rejected
+            return super().forward(input)  # to be rejected
         if input.dim() == 1:
             return self.embed(input)
         shape = (*input.shape, self.embedding_dim)

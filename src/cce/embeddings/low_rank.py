@@ -4,8 +4,6 @@ The factorised table of ALBERT (Lan et al., ICLR 2020), and a baseline in the re
 where it is ahead of CCE on MovieLens. Mixed dimensions are one of these for each block of ids.
 """
 
-from __future__ import annotations
-
 from typing import Unpack
 
 import torch

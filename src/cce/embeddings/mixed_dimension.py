@@ -5,8 +5,6 @@ Ids are numbered by falling frequency, so the id is the rank; under Zipf's law i
 the dimension as `popularity^temperature`, rounded to `embedding_dim` halved some number of times.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Unpack

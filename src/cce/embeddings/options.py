@@ -1,7 +1,5 @@
 """Options of tables, with rules for those of a method, and what a training run does with tables unless it is told."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Jégou, Douze and Schmid (2011), see `clustering.quantizers`. `H` has one 1 per 
 that was trained in full. With `residual`, codebooks are full-width and add up (residual quantisation).
 """
 
-from __future__ import annotations
-
 from typing import Unpack
 
 import torch

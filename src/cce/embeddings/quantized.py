@@ -4,8 +4,6 @@ Post-training quantisation, the baseline that any other method has to beat in by
 stay as they are; rows that train as int8 are method `cce`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import Any, Literal, Unpack

@@ -1,7 +1,5 @@
 """All methods by name, and the one function that makes any of them from a budget."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

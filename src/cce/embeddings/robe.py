@@ -5,8 +5,6 @@ one long row of `num_embeddings · embedding_dim` values and cut into blocks of 
 `h(b), h(b) + 1, …` of the array, going on at its beginning when it passes the end. Blocks may overlap.
 """
 
-from __future__ import annotations
-
 from typing import Unpack
 
 from cce.checks import check_range

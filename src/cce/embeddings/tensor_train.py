@@ -5,8 +5,6 @@ Yin et al., "TT-Rec: tensor train compression for deep learning recommendation m
 factors; `T[i, j] = G_1[i_1, j_1] · G_2[i_2, j_2] · G_3[i_3, j_3]` with cores of `rank` between them.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Unpack
 

@@ -3,8 +3,6 @@
 Names that need torch are loaded when they are first used: metrics can be named and checked without it.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from cce.evaluation.registry import (
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
         ScoredRows,
         SummedMetric,
         WholeMetric,
-        auc,
-        binary_cross_entropy,
         check_rows,
     )
 
@@ -44,8 +40,6 @@ __all__ = [
     "ScoredRows",
     "SummedMetric",
     "WholeMetric",
-    "auc",
-    "binary_cross_entropy",
     "check_best_by",
     "check_metrics",
     "check_rows",

@@ -119,14 +119,6 @@ class WholeMetric(Metric):
         """The score of these rows; NaN where it is not defined."""
 
 
-def binary_cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> float:
-    """The mean over all rows, in nats and in double precision; weighted where there are weights."""
-    check_rows(logits, labels, weights)
-    metric = BinaryCrossEntropy()
-    metric.add(ScoredRows.of(logits, labels, weights))
-    return metric.compute()
-
-
 class BinaryCrossEntropy(SummedMetric):
     """The mean of `-log p(label)`."""
 
@@ -208,21 +200,8 @@ def _probabilities(rows: ScoredRows) -> Tensor:
 # -- ranking -----------------------------------------------------------------------------------------------------------
 
 
-def auc(scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> float:
-    """The share of (positive, negative) pairs that are in the right order, a tie counting half; exact.
-
-    With weights a pair counts as much as the product of the weights of its rows.
-    """
-    check_rows(scores, labels, weights)
-    positives, negatives = _count_equal(ScoredRows.of(scores, labels, weights))
-    kinds = [float(weight.sum()) for weight in (positives, negatives)]
-    if 0 in kinds:
-        raise ValueError(f"auc needs labels of both kinds, got {kinds[0]:g} positive and {kinds[1]:g} negative.")
-    return _area(positives, negatives)
-
-
 class AreaUnderCurve(WholeMetric):
-    """AUC, exact."""
+    """AUC, exact: the share of (positive, negative) pairs in the right order, by weight; a tie counts half."""
 
     def score(self, rows: ScoredRows) -> float:
         """NaN where all labels are equal."""

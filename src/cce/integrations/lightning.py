@@ -1,7 +1,5 @@
 """Lightning: finalizing as a callback. The only file that imports it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from inspect import signature
 from typing import Any

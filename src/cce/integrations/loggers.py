@@ -1,7 +1,5 @@
 """Where a run sends its log besides its own folder: TensorBoard, or a logger that a plug-in registers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path

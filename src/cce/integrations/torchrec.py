@@ -1,7 +1,5 @@
 """TorchRec: a collection of bags with its configs in, and its KeyedTensor out. The only file that imports it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

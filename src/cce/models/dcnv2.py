@@ -4,8 +4,6 @@ Wang et al., "DCN V2: improved deep & cross network and practical lessons for we
 (WWW 2021), in its parallel structure with whole matrices; low ranks, experts and stacking are not offered.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

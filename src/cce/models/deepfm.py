@@ -5,8 +5,6 @@ weight for each id besides its vector; a table of such weights would be as long 
 an id is a linear function of its vector, one function for each feature, so that all that an id has is in its table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

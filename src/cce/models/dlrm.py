@@ -5,8 +5,6 @@ those of the CCE paper. The authors' top network takes the vector of the dense f
 makes a single vector good or bad reaches it through products alone, unless `concatenate` shows it the vectors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

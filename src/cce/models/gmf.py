@@ -3,8 +3,6 @@
 He et al., "Neural collaborative filtering" (WWW 2017).
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional

@@ -5,8 +5,6 @@ al., "Wide & deep learning for recommender systems" (DLRS 2016). Zhu et al., "Op
 prediction" (CIKM 2021) find it near the best of 24 models (there: DNN).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -2,8 +2,6 @@
 they ask of the schema and the tables that they are made of, and what they make of a batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

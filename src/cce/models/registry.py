@@ -4,8 +4,6 @@ A model is any `nn.Module` that takes a `Batch` to logits `(batch)`. It is made 
 `(schema, tables, **options)`, where `tables` is the `EmbeddingCollection` of the schema's features.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path

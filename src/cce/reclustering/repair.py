@@ -5,8 +5,6 @@ freeze a new helper row because of gradients it never had. An average over steps
 nothing: averaged copies (EMA, SWA) of the clustered tables restart at the model's tables, and the rest is averaged on.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -4,8 +4,6 @@ Processes share it out: each clusters some of the tables, and all take over the 
 process has computed its share: all tables are clustered or none.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

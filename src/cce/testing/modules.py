@@ -1,4 +1,4 @@
-"""A table as a torch module: copies, states, devices, threads, `torch.compile`, `.export`, `.fx` and `.func`."""
+"""A table as a torch module: copies, states, devices, threads, `torch.compile`, `.export` and `.func`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import io
 import pickle
 from typing import Any
 
-import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.optim.swa_utils import AveragedModel
 
-from cce.embeddings import EmbeddingBag
 from cce.testing.values import DIM, ContractBase, trained
 
 
@@ -91,15 +89,6 @@ class ModuleTests(ContractBase):
         for ids in (self.ids(6, 4), self.ids(9, 4), self.ids(1, 4), self.ids(0, 4)):
             torch.testing.assert_close(program(ids), table(ids))
 
-    def test_torch_fx_keeps_the_table_whole(self) -> None:
-        table, ids = self.make(), self.ids(12)
-        bag, offsets = EmbeddingBag(table, mode="sum"), torch.tensor([0, 5])
-        self.assert_same(torch.fx.symbolic_trace(table)(ids), table(ids))
-        self.assert_same(torch.fx.symbolic_trace(bag)(ids, offsets), bag(ids, offsets))
-        traced = torch.fx.symbolic_trace(torch.nn.Sequential(table, torch.nn.Flatten()))
-        assert [node.target for node in traced.graph.nodes if node.op == "call_module"] == ["0", "1"]
-        assert {id(each) for each in traced.parameters()} == {id(each) for each in table.parameters()}
-
     def test_vmap_and_functional_gradients(self) -> None:
         table, ids = self.make(), self.ids(5, 3)
         torch.testing.assert_close(torch.vmap(table)(ids), table(ids))
@@ -142,19 +131,7 @@ class ModuleTests(ContractBase):
             for found, expected in zip(others, results[0], strict=True):
                 self.assert_same(found, expected)
 
-    # -- names and averages --------------------------------------------------------------------------------------------
-
-    def test_torch_s_name_for_the_argument(self) -> None:
-        table, ids = self.make(), self.ids(5)
-        self.assert_same(table(input=ids), table(ids))
-
-    def test_weight_is_answered_with_a_hint(self) -> None:
-        table = self.make()
-        with pytest.raises(AttributeError, match=rf"'{type(table).__name__}' .* 'weight': to_dense\(\) gives"):
-            table.weight  # noqa: B018
-        assert not hasattr(table, "weight")
-        with pytest.raises(AttributeError, match=r"has no attribute 'colour'$"):
-            table.colour  # noqa: B018
+    # -- buffers and averages ------------------------------------------------------------------------------------------
 
     def test_has_no_buffers_that_averaging_or_data_parallel_training_would_touch(self) -> None:
         assert list(self.make().buffers()) == []

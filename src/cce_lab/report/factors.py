@@ -9,8 +9,6 @@ such curves tend to be convex. What is called a loss here is any score of which 
 A run is compared with the full table of the same seed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A folder is walked for `records.jsonl` (of a sweep), `record.jsonl` (of a run) a
 twice is taken once; runs that are not finished are counted.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -1,4 +1,4 @@
-"""A report: a section for each group of runs (headline, tables, charts), written to disk whole or not at all."""
+"""A report: a section for each group of runs (headline, tables, charts), made as a whole and then written to disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cce.checks import check_choice
-from cce.files import write_together
+from cce.files import write_atomic
 from cce_lab.report.factors import Factor
 from cce_lab.report.groups import FULL, WORDS, Collected, Group, collect, group_records
 from cce_lab.report.page import make_page
@@ -65,26 +65,21 @@ def make_report(
 def write_report(found: Collected, out: Path, *, format: str = "html") -> Report:  # noqa: A002
     """Write everything to `out`; without vl-convert no charts and no page."""
     check_choice("format", format, FORMATS)
-    sections, is_page, paths = make_sections(found), format == "html", []
-    with write_together() as write:
-
-        def add(path: Path, content: str | bytes) -> None:
-            paths.append(path)
-            write(path, content)
-
-        if is_page and can_draw():
-            add(out / PAGE, make_page(found, sections))
-        tables = [table for section in sections for table in section.tables.values() if table.rows]
-        for table in [*tables, environment_table(found.records)]:
-            add(out / "tables" / f"{table.name}.csv", table.as_csv())
-            kind = "md" if is_page else "tex"
-            add(out / "tables" / f"{table.name}.{kind}", table.as_markdown() if is_page else table.as_latex())
-        for section in sections if not is_page and can_draw() else ():
-            for plot in section.plots:
-                title = f"{plot.title}: {section.group.title}"
-                name = f"{section.group.slug}-{plot.name}.pdf"
-                add(out / "figures" / name, picture(plot.spec, title=title, kind="pdf"))
-    return Report(out, tuple(sections), tuple(paths), found)
+    sections, is_page = make_sections(found), format == "html"
+    files: dict[Path, str | bytes] = {out / PAGE: make_page(found, sections)} if is_page and can_draw() else {}
+    tables = [table for section in sections for table in section.tables.values() if table.rows]
+    for table in [*tables, environment_table(found.records)]:
+        files[out / "tables" / f"{table.name}.csv"] = table.as_csv()
+        kind, text = ("md", table.as_markdown()) if is_page else ("tex", table.as_latex())
+        files[out / "tables" / f"{table.name}.{kind}"] = text
+    for section in sections if not is_page and can_draw() else ():
+        for plot in section.plots:
+            title = f"{plot.title}: {section.group.title}"
+            name = f"{section.group.slug}-{plot.name}.pdf"
+            files[out / "figures" / name] = picture(plot.spec, title=title, kind="pdf")
+    for path, content in files.items():  # only now: everything could be made
+        write_atomic(path, content)
+    return Report(out, tuple(sections), tuple(files), found)
 
 
 NO_BASELINE = "No run with full tables, so no size is known that reaches their score; factors compare sizes only."

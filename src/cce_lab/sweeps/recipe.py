@@ -3,8 +3,6 @@
 docs/sweeps.md shows one, part by part.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """A figure as plain data: named series of values, and what was claimed beside what was found."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from cce.text import format_table

@@ -1,7 +1,5 @@
 """`cce cite`: BibTeX of the papers that methods come from. All entries are in `methods.bib`. No torch."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """`cce page`: one HTML file about a trained run."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """`cce recipes`: the recipes that come with the package."""
 
-from __future__ import annotations
-
 import argparse
 import tomllib
 

@@ -1,7 +1,5 @@
 """`cce report`: one page and tables from the records of runs."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`cce theory`: run the paper's theory, and see what holds."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from dataclasses import asdict

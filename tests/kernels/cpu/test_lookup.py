@@ -128,19 +128,6 @@ def test_ids_codebooks_and_gradients_need_not_be_contiguous():
 
 
 @pytest.mark.slow
-def test_gradients_of_gradients():
-    table = clustered(60, 4, num_rows=5, padding_idx=3).double()
-    ids = torch.tensor([1, 3, 1, 50])
-
-    def look_up(codebook):
-        return functional_call(table, {"codebook": codebook}, (ids,)).square()
-
-    codebook = table.codebook.detach().requires_grad_()
-    assert torch.autograd.gradcheck(look_up, codebook)
-    assert torch.autograd.gradgradcheck(look_up, codebook)
-
-
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # which torch itself uses here
 def test_forward_mode():
     table, ids = TABLES["cce"](padding_idx=5), some_ids(300)
@@ -149,14 +136,6 @@ def test_forward_mode():
         dual = forward_ad.make_dual(table.codebook.detach(), tangent)
         found = forward_ad.unpack_dual(functional_call(table, {"codebook": dual}, (ids,))).tangent
     assert torch.equal(found, plain(table, ids, tangent))
-
-
-def test_many_gradients_at_once():
-    table, ids = TABLES["cce"](padding_idx=5), torch.tensor([1, 5, 1, 600])
-    vectors, several = table(ids), torch.randn(3, 4, 16, generator=seeded(1))
-    found = torch.autograd.grad(vectors, table.codebook, several, is_grads_batched=True)[0]
-    for upstream, one in zip(several, found, strict=True):
-        torch.testing.assert_close(one, gradient(table, table(ids), upstream))
 
 
 def test_inside_a_transform_of_something_else_the_gradient_of_the_codebook_is_not_lost():

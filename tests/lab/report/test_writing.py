@@ -2,7 +2,6 @@
 
 import csv
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -44,16 +43,10 @@ def test_page_and_tables(tmp_path):
 
 
 @needs_vega
-def test_a_full_disk_is_told_by_name_and_leaves_the_old_report(tmp_path):
+def test_a_full_disk_is_told_by_name(tmp_path):
     with small_files(500), pytest.raises(OSError, match=rf"File too large: '{tmp_path}/new/.*'$"):
         write_report(FOUND, tmp_path / "new")
     assert list(tmp_path.iterdir()) == []
-    few = replace(FOUND, records=FOUND.records[:3])
-    before = {path: path.read_bytes() for path in write_report(few, tmp_path, format="latex").files}
-    smallest_figure = min(len(content) for path, content in before.items() if path.suffix == ".pdf")
-    with small_files(smallest_figure - 1), pytest.raises(OSError, match=r"File too large: .*\.pdf'$"):
-        write_report(FOUND, tmp_path, format="latex")  # the tables before it are written
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
 
 
 def test_without_vega_there_are_tables(tmp_path, monkeypatch):

@@ -2,8 +2,6 @@
 pyarrow, …; none is imported), lists of dictionaries, and lines of text, with a reason for each malformed one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path

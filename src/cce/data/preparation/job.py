@@ -121,10 +121,7 @@ def raw_options(path: Path, manifest: Mapping[str, Any]) -> tuple[Columns, Readi
         raise ValueError(f"{path.parent} must have been made from raw rows, got a {manifest['kind']} data set.")
     options = manifest.get("options", {})
     try:
-        columns = _plain(options["columns"])
-        if columns.pop("derived", ()):
-            raise ValueError(f"{path} must have no derived columns, which are no longer made: prepare them beforehand.")
-        return Columns(**columns), Reading(**_plain(options["reading"]))
+        return Columns(**_plain(options["columns"])), Reading(**_plain(options["reading"]))
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"options of {path} must be as `cce prepare` wrote them, got {error}.") from error
 

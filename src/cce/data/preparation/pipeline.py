@@ -6,8 +6,6 @@ splits. Then the files are sealed and renamed. A preparation that was killed res
 provided that its inputs and options are the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path

@@ -5,8 +5,6 @@ A block is stored in the work folder until the data set is finished. A piece who
 again.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -11,8 +11,6 @@ for the test. `temporal`: the latest timestamps are. `last-two`: of each user, t
 before it for validation. `files`: each file has its split. `none`: no row is held out.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Raw formats, one file each. A new one is a file here and a line below."""
 
-from __future__ import annotations
-
 from cce.data.sources.criteo import CRITEO_KAGGLE, CRITEO_TERABYTE
 from cce.data.sources.movielens import MOVIELENS
 from cce.data.sources.recbole import RECBOLE

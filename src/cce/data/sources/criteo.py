@@ -5,8 +5,6 @@ paper, the last day is held out, one half of it for validation and one for the t
 one negative row in eight, and reduce the words modulo a limit.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

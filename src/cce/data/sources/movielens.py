@@ -4,8 +4,6 @@ As the authors of the paper do, ratings of exactly 3 are left out, 4 and more ar
 rating is for the test and the one before it for validation.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from cce.data.preparation.job import Columns, Job, Reading, Splitting

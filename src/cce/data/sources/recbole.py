@@ -5,8 +5,6 @@ Zhao et al., "RecBole: towards a unified, comprehensive and efficient framework 
 (`.user`, `.item`) are not joined.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

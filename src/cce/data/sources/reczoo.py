@@ -4,8 +4,6 @@ Zhu et al., "Open benchmarking for click-through rate prediction" (CIKM 2021); h
 values are published as they are used.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from cce.data.preparation.job import Columns, Job, Reading, Splitting

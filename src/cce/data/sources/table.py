@@ -1,7 +1,5 @@
 """Any table: CSV, TSV or Parquet files, with options that say which column is what."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Gradients of codebooks from gradients of vectors: dense, sparse, or as functions that can be differentiated again.
+"""Gradients of codebooks from gradients of vectors: dense, or sparse.
 
 `SavedForBackward` is what a forward pass of compiled loops saves for them, and `Bags` what it may be given.
 """
@@ -15,7 +15,6 @@ from torch import Tensor
 
 from cce.compiled import KINDS, parallel_for, scratch
 from cce.kernels.cpu import loops
-from cce.kernels.cpu.rows import BLOCK
 
 if TYPE_CHECKING:
     from cce.kernels.cpu.plan import LaunchPlan, WorkShare
@@ -64,12 +63,6 @@ class SavedForBackward(NamedTuple):
         num_features = self.plan.num_features
         return [self.batch] * num_features if self.bags is None else self.bags.counts(num_features)
 
-    def rows_by_id(self, place: int) -> Array:
-        """The rows `(count, slots)` of every id of a feature."""
-        slots, start, count = self.plan.num_slots[place], int(self.starts[place]), self.counts[place]
-        blocks = self.rows[start : start + -(-count // BLOCK) * BLOCK * slots].reshape(-1, slots, BLOCK)
-        return blocks.transpose(0, 2, 1).reshape(-1, slots)[:count]
-
 
 def zeros(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """`torch.zeros` on this thread alone: torch wakes its others from 32,768 values on, and waits for them."""
@@ -112,16 +105,6 @@ def _number_rows(saved: SavedForBackward, place: int, numbered: Array) -> Array:
     return used[: loops.number_rows(saved.rows, start, count, num_slots, num_rows, numbered, used)]
 
 
-def differentiable_gradients(saved: SavedForBackward, grad: Tensor, needed: Sequence[bool]) -> list[Tensor | None]:
-    """In plain torch, as functions of `grad`."""
-    grad = grad.reshape(saved.batch, saved.plan.dim)
-    pieces = torch.split(grad, [layout.dim for layout in saved.plan.layouts], dim=1)
-    return [
-        _transposed_product(saved, place, piece) if need else None
-        for place, (piece, need) in enumerate(zip(pieces, needed, strict=True))
-    ]
-
-
 def _scatter(saved: SavedForBackward, grad: Tensor, rows: Array, addresses: Array, needed: Sequence[bool]) -> None:
     """Sum gradients into the rows of the tables at `addresses`, of those that are needed."""
     if grad.dtype is not saved.sums or not grad.is_contiguous():
@@ -142,24 +125,3 @@ def _scatter(saved: SavedForBackward, grad: Tensor, rows: Array, addresses: Arra
         run(shares[0])
     else:
         parallel_for(lambda index: run(shares[index]), len(shares))
-
-
-def _transposed_product(saved: SavedForBackward, place: int, vectors: Tensor) -> Tensor:
-    """`Hᵀ · vectors` for the rows that were saved of one feature."""
-    layout = saved.plan.layouts[place]
-    rows = torch.from_numpy(saved.rows_by_id(place).astype(np.int64))
-    if saved.bags is not None:
-        vectors = _by_bag(saved.bags, place, vectors)
-    counted = rows[:, 0] >= 0  # not padding
-    pieces = vectors[counted].view(-1, layout.columns, 1, layout.width).expand(-1, -1, layout.terms, -1)
-    table = vectors.new_zeros(layout.num_rows, layout.width)
-    return table.index_add(0, rows[counted].reshape(-1), pieces.reshape(-1, layout.width))
-
-
-def _by_bag(bags: Bags, place: int, vectors: Tensor) -> Tensor:
-    """The vector of each id's bag, times the id's weight."""
-    offsets = bags.offsets[place * bags.batch : (place + 1) * bags.batch + 1]
-    vectors = vectors.repeat_interleave(offsets.diff(), dim=0)
-    if bags.weights is None:
-        return vectors
-    return vectors * bags.weights[int(offsets[0]) : int(offsets[-1])].detach().unsqueeze(-1).to(vectors.dtype)

@@ -4,8 +4,6 @@
 pointers are read on the way. The rows are saved only where a gradient will be asked for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
@@ -13,8 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch._C._functorch import is_legacy_batchedtensor, peek_interpreter_stack
+from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
+from torch.autograd.function import once_differentiable
 
 from cce.compiled import is_compiled, parallel_for, scratch
 from cce.kernels.cpu import loops
@@ -24,7 +23,6 @@ from cce.kernels.cpu.gradients import (
     Bags,
     SavedForBackward,
     dense_gradients,
-    differentiable_gradients,
     sparse_gradients,
     zeros,
 )
@@ -117,14 +115,12 @@ class _LookUp(torch.autograd.Function):
         return vectors
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         saved: SavedForBackward = ctx.saved or forward(ctx.launch, ctx.ids, ctx.bags, ctx.shape, save=True)[1]
         needed = ctx.needs_input_grad[NUM_OTHERS:]
         if saved.bags is not None:
             _ = ctx.saved_tensors  # an error if one has changed
-        is_differentiated = torch.is_grad_enabled() and grad.requires_grad  # a gradient of the gradient is wanted
-        if is_differentiated or not is_eager() or is_legacy_batchedtensor(grad):  # is_grads_batched
-            return *NO_GRADIENTS, *differentiable_gradients(saved, grad, needed)
         return *NO_GRADIENTS, *(sparse_gradients if ctx.sparse else dense_gradients)(saved, grad, needed)
 
 

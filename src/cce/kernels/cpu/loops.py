@@ -10,8 +10,6 @@ the last two are empty, any number will do, and a row may be several runs of flo
 stored: see `compiled.memory`. Vectors and gradients are float32, or float64 where the codebook is.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

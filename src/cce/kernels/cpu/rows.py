@@ -5,8 +5,6 @@ processor's first cache between being named and being fetched. The row of slot 0
 (padding).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ What the figure should show is in its caption, and in the captions of two larger
 has and the paper has not: "the notes".
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

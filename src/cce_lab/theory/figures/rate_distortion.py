@@ -5,8 +5,6 @@ log2 k bits per id; distortion is the squared error weighted by counts, relative
 oracle knows the planted clusters: their weighted means cost log2 of their number.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

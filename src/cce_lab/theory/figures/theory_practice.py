@@ -4,8 +4,6 @@ X and Y are normal, as in the paper. For the corollary X has orthonormal columns
 values are equal; Y is the same.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 
