@@ -162,9 +162,12 @@ def _find_table(model: nn.Module, name: str, entry: _Entry, path: Path) -> nn.Mo
     except AttributeError:
         raise ValueError(f"into must have a module {name!r}, as the model in {path} has; it has none.") from None
     size = tuple(getattr(found, each, None) for each in ("num_embeddings", "embedding_dim"))
+    if wanted[0] is None and size[1] == wanted[1]:  # it takes any ids, whatever the table had that it was made for
+        return found
     if size != wanted:
         got = " × ".join(map(str, size)) if all(size) else type(found).__name__
-        raise ValueError(f"{name!r} of into must be a table of {wanted[0]} × {wanted[1]}, as in {path}, got {got}.")
+        ours = f"{wanted[0] or 'any ids'} × {wanted[1]}"
+        raise ValueError(f"{name!r} of into must be a table of {ours}, as in {path}, got {got}.")
     return found
 
 

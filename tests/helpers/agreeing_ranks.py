@@ -25,7 +25,12 @@ CLUSTERED = cce.embeddings.ClusteredEmbedding.method
 METHODS = ("hash", "robe", "dhe", "cce", CLUSTERED)
 IDS = torch.arange(400)
 SIZE = {"num_params": 640}
-ROW_OPTIONS = {"by default": {}, "unseen trained": {"unseen": "trained"}, "at once": {"min_count": 1}}
+ROW_OPTIONS = {
+    "by default": {},
+    "unseen trained": {"unseen": "trained"},
+    "at once": {"min_count": 1},
+    "open": {"num_embeddings": None, "max_rows": 150, "eviction": "lru"},
+}
 OUT = Path(sys.argv[1]) if __name__ == "__main__" else Path()
 DIFFERS = r"^\S+ of {} must be the same on all ranks, but ranks 0 and 1 differ.* give them the same seed on every rank"
 
@@ -56,10 +61,10 @@ def ids_of(step, ranks):
     return torch.cat([torch.randint(400, (32,), generator=draw) for draw in draws])
 
 
-def row_model(seed, **options):
+def row_model(seed, *, num_embeddings=400, **options):
     """A model whose table trains as int8 rows."""
     torch.manual_seed(0)
-    return Clicks(cce.create_embedding("cce", 400, 16, seed=seed, **options))
+    return Clicks(cce.create_embedding("cce", num_embeddings, 16, seed=seed, **options))
 
 
 def train_rows(parallel, ranks, num_steps=8):

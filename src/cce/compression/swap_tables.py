@@ -35,6 +35,7 @@ def compress(
     compression: float | None = None,
     counts: Mapping[str, Tensor] | None = None,
     names: Names | Iterable[Names] | None = None,
+    open: Names | Iterable[Names] | None = None,  # noqa: A002  # the word for tables of any ids
     min_params: int | None = None,
     start: Start = "random",
     seed: int | None = None,
@@ -49,6 +50,7 @@ def compress(
     counts: by name of a table, how often each id occurs in training, if it is known: ids that occur often enough have
         rows from the start. Otherwise ids earn their rows as they come.
     names: which tables: a name with wildcards ("*.user_embedding"), a compiled regular expression, or several.
+    open: which of them take any 64-bit integers for ids, whatever their numbers of rows; written as `names` are.
     min_params: smaller tables are kept; by default 20,000, or 1 where names are given.
     start: "random", or "trained": as near to the present weights as the method can come.
     dry_run: only say what would be done.
@@ -67,12 +69,15 @@ def compress(
     check_given(limit, method)
     min_params = (LARGE if names is None else 1) if min_params is None else min_params
     check_range("min_params", min_params, 0, 2**63)
-    generator, patterns = make_generator(seed), _patterns(names)
+    generator, patterns, opened = make_generator(seed), _patterns("names", names), _patterns("open", open)
     groups = _groups(model, list(patterns.values()), min_params, keeps_frozen=start == "random")
     known = [name for group in groups for name in group.modules]
-    for written, pattern in patterns.items():
-        if not any(pattern.search(name) for name in known):
-            raise ValueError(f"names must match tables of the model ({', '.join(known) or 'none'}), got {written!r}.")
+    for argument, given in (("names", patterns), ("open", opened)):
+        for written, pattern in given.items():
+            if not any(pattern.search(name) for name in known):
+                listed = ", ".join(known) or "none"
+                raise ValueError(f"{argument} must match tables of the model ({listed}), got {written!r}.")
+    groups = [replace(group, is_open=group.matches(opened.values())) for group in groups]
     swaps = _plan_swaps(groups, METHODS[method], options, limit)
     plan = Footprints(tuple(sorted((table for _, table in swaps), key=lambda table: table.name)))
     if dry_run:
@@ -98,6 +103,11 @@ class _Group:
 
     modules: dict[str, nn.Embedding | nn.EmbeddingBag]
     reason: str
+    is_open: bool = False  # whether the new table is to take any ids
+
+    def matches(self, patterns: Iterable[re.Pattern[str]]) -> bool:
+        """Whether a pattern is of one of its names."""
+        return any(pattern.search(name) for name in self.modules for pattern in patterns)
 
     @property
     def name(self) -> str:
@@ -148,7 +158,7 @@ def _plan_swaps(
     planned = dict(zip(requests, share_out(list(requests.values()), budget), strict=True))
     swaps = []
     for group in groups:
-        full = _request(group, kind, options).full
+        full = _request(replace(group, is_open=False), kind, options).full
         found = planned.get(group.name, full)
         kept = group.reason or (f"fits in full within {budget}" if found.method == FULL != kind.method else "")
         now = replace(full, method=f"nn.{type(group.first).__name__}", reason=kept)
@@ -159,7 +169,14 @@ def _plan_swaps(
 def _request(group: _Group, kind: type[Embedding], options: Mapping[str, Any]) -> TableRequest:
     old = group.first
     itemsize = old.weight.element_size()
-    return TableRequest(kind, old.num_embeddings, old.embedding_dim, options, name=group.name, itemsize=itemsize)
+    return TableRequest(
+        kind,
+        None if group.is_open else old.num_embeddings,
+        old.embedding_dim,
+        options,
+        name=group.name,
+        itemsize=itemsize,
+    )
 
 
 def _groups(
@@ -216,12 +233,14 @@ def _keep_reason(
     return ""
 
 
-def _patterns(names: Names | Iterable[Names] | None) -> dict[str, re.Pattern[str]]:
+def _patterns(argument: str, names: Names | Iterable[Names] | None) -> dict[str, re.Pattern[str]]:
     """Regular expressions, by what was written."""
     if names is None:
         return {}
     several = list(names) if isinstance(names, Iterable) and not isinstance(names, str) else [names]
     if not all(isinstance(each, str | re.Pattern) for each in several):
-        raise TypeError(f"names must be a str, a compiled regular expression or a list of these, got {shown(names)}.")
+        raise TypeError(
+            f"{argument} must be a str, a compiled regular expression or a list of these, got {shown(names)}."
+        )
     translated = {name: re.compile(r"\A" + fnmatch.translate(name)) for name in several if isinstance(name, str)}
     return translated | {name.pattern: name for name in several if isinstance(name, re.Pattern)}

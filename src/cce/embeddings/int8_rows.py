@@ -132,6 +132,15 @@ class Int8Rows(IndexModule):
         """Gradients that wait for a step."""
         return self.live.pending
 
+    @property
+    def counters(self) -> dict[str, int]:
+        """How many ids have rows, and how often an id got one, got none since the table was full, or lost it.
+
+        `evicted` made space for others; `expired` had not occurred for long.
+        """
+        record = self.live.record[0]
+        return {"rows": self.num_rows - 1} | {name: int(record[name]) for name in COUNTED[2:]}
+
     # -- sizes ---------------------------------------------------------------------------------------------------------
 
     @property
@@ -458,7 +467,5 @@ class Int8Rows(IndexModule):
 
     def extra_repr(self) -> str:
         """What `print` shows."""
-        counted = (f"{name}={int(self.live.record[name][0]):,}" for name in COUNTED[2:])
-        return (
-            f"num_rows={self.num_rows - 1:,}, dim={self.dim}, min_count={self.policy.min_count}, {', '.join(counted)}"
-        )
+        counted = (f"{name}={value:,}" for name, value in self.counters.items())
+        return f"{', '.join(counted)}, dim={self.dim}, min_count={self.policy.min_count}"
