@@ -47,7 +47,7 @@ def write_day(path, day, num_rows=ROWS):
 def days(tmp_path):
     """Raw files, and the first one prepared with open ids."""
     files = [write_day(tmp_path / f"day{day}.csv", day) for day in range(DAYS)]
-    cce.prepare(files[0], tmp_path / "first", split="none", timestamp="seconds", hash_ids=12, **COLUMNS)
+    cce.prepare(files[0], tmp_path / "first", split="none", timestamp="seconds", open=True, **COLUMNS)
     return [tmp_path / "first", *files[1:]]
 
 
@@ -79,7 +79,7 @@ def test_a_part_is_scored_by_the_model_that_was_trained_on_those_before(days, tm
     assert [scores["epoch"] for scores in record.curve] == [1, 2, 3, 4]
     before = Trainer(config(days[:-1]), tmp_path / "three")
     before.run()
-    cce.prepare(days[-1], tmp_path / "last", split="none", timestamp="seconds", hash_ids=12, **COLUMNS)
+    cce.prepare(days[-1], tmp_path / "last", split="none", timestamp="seconds", open=True, **COLUMNS)
     last = PreparedData.open(tmp_path / "last").loader("train", batch_size=50, shuffle=False)
     expected = score(before.model, last, ["bce", "auc", "calibration"], device=torch.device("cpu"))
     assert {name: lines[-1][name] for name in expected} == pytest.approx(expected, abs=1e-6)
