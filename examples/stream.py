@@ -74,7 +74,9 @@ def train_days(*, is_killed: bool) -> list[tuple[float, float, int, int]]:
     return scores
 
 
-def save(model: Model, optimizer: torch.optim.Optimizer, day: int, row: int, scores: list) -> None:
+def save(
+    model: Model, optimizer: torch.optim.Optimizer, day: int, row: int, scores: list[tuple[float, float, int, int]]
+) -> None:
     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "day": day, "row": row, "scores": scores}
     torch.save(state, STATE.with_suffix(".part"))
     os.replace(STATE.with_suffix(".part"), STATE)  # whole or not at all
@@ -84,8 +86,9 @@ def main() -> None:
     STATE.unlink(missing_ok=True)
     killed = subprocess.run([sys.executable, __file__, KILLED], check=False)
     print(f"the first process was killed on day six, by signal {-killed.returncode}")
+    scores = train_days(is_killed=False)
     print("day  BCE before training on it  best possible  users with rows   bytes")
-    for day, (bce, oracle, num_rows, nbytes) in enumerate(train_days(is_killed=False), start=1):
+    for day, (bce, oracle, num_rows, nbytes) in enumerate(scores, start=1):
         print(f"{day:3}  {bce:25.4f}  {oracle:13.4f}  {num_rows:15,}  {nbytes:6,}")
 
 

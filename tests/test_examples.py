@@ -37,6 +37,7 @@ def test_every_example_is_tested():
         "pointers_instead_of_ids.py",
         "rechub_model.py",
         "replace_embedding.py",
+        "stream.py",
         "train_with_clustering.py",
     ]
 
@@ -91,6 +92,21 @@ def test_a_model_from_a_file_is_trained(example):
     assert params == "4,000"
     assert float(bce) < 0.69
     assert float(auc) > 0.6
+
+
+def test_a_stream_that_was_killed_on_day_six_has_the_scores_of_one_that_was_not(example, tmp_path):
+    printed = example("stream.py")
+    assert "killed on day six, by signal 9" in printed
+    assert "goes on at row 2,000 of day 6" in printed
+    lines = re.findall(r"^ +(\d+) +(0\.\d+) +(0\.\d+) +([\d,]+) +([\d,]+)$", printed, re.M)
+    bce, best, rows = ([float(line[at].replace(",", "")) for line in lines] for at in (1, 2, 3))
+    assert [int(line[0]) for line in lines] == list(range(1, 11))
+    assert sum(bce[5:]) < sum(bce[:5])
+    assert all(low < high for low, high in zip(best, bce, strict=True))
+    assert max(rows) <= 1_500  # though 2,400 users come in all
+    (tmp_path / "stream.pt").unlink()
+    undisturbed = runpy.run_path(str(FOLDER / "stream.py"))["train_days"](is_killed=False)
+    assert [f"{score[0]:.4f}" for score in undisturbed] == [line[1] for line in lines]
 
 
 @pytest.mark.filterwarnings("ignore")

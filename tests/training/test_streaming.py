@@ -166,6 +166,18 @@ def test_bad_parts_are_named_in_a_line_and_nothing_is_lost(days, tmp_path):
     assert len(scored(out)) == 4
 
 
+@pytest.mark.slow
+def test_a_stream_keeps_to_its_bytes_and_baselines_hash_or_need_a_bound(days, tmp_path):
+    for method in ("cce", "hash"):
+        Trainer(config(days, method=method, nbytes=800), tmp_path / method).run()
+        assert all(line["nbytes"] <= 800 for line in scored(tmp_path / method)), method
+    with pytest.raises(ValueError, match="num_embeddings must be a number for method 'full', which is made for known"):
+        Trainer(config(days, method="full"), tmp_path / "full")
+    cce.prepare(tmp_path / "day0.csv", tmp_path / "closed", split="none", **COLUMNS)
+    with pytest.raises(ValueError, match="a budget of method 'cce' in a stream bounds rows of open ids"):
+        Trainer(config([tmp_path / "closed"], nbytes=800), tmp_path / "wrong")
+
+
 def scored_times(path):
     times = [float(line.split(",")[-1]) for line in path.read_text().splitlines()[1:]]
     return min(times), max(times)

@@ -103,7 +103,8 @@ def _largest_within(requests: Sequence[TableRequest], limit: int, measure: str, 
 
     if size(0.0) > limit:
         raise ValueError(f"{measure} must be at least {size(0.0)}, the smallest tables together, got {limit}.")
-    high = float(max(getattr(request.ample, shared) for request in requests))
+    # an open table of its largest size has no bound, and holds nothing yet: one a parameter smaller has
+    high = float(max(getattr(request.ample, shared) - (request.num_embeddings is None) for request in requests))
     low = high if size(high) <= limit else 0.0
     precision = BYTE_PRECISION if shared == "nbytes" else 0.0
     for _ in range(MAX_HALVINGS):

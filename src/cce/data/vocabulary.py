@@ -127,7 +127,7 @@ class Vocabulary:
 
 
 def hashed_ids(texts: Texts, bits: int) -> np.ndarray:
-    """Ids in [1, 2**bits): the 64-bit hash of each text (`cce.hashing.hash_ids`), modulo their number; or all of it."""
+    """Ids in [1, 2**bits): the 64-bit hash of each text (`cce.hash_ids`), modulo their number; or all of it."""
     if bits == OPEN_BITS:
         return mix(fnv1a(texts)).view(np.int64)
     return 1 + (mix(fnv1a(texts)) % np.uint64(2**bits - 1)).astype(np.int64)

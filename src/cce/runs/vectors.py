@@ -46,6 +46,10 @@ class FeatureVectors:
         tables = next((each for each in collections if feature in each.features), None)
         if tables is None:
             raise ValueError(f"model must have its tables in an EmbeddingCollection, got none with {feature!r}.")
+        if tables.features[feature] is None:
+            raise ValueError(
+                f"feature must have a vocabulary to list its vectors, and {feature!r} takes any 64-bit id."
+            )
         sizes = list(tables.features.values())
         self.tables = tables
         self.table = tables.tables["all" if tables.unified else feature]
@@ -158,6 +162,8 @@ def _value_ids(run: LoadedRun, feature: str) -> np.ndarray:
     """The ids of all values of a feature; 0 is none, and neither is that of missing ones."""
     check_choice("feature", feature, run.vocabularies)
     vocabulary = run.vocabularies[feature]
+    if vocabulary.bits is not None:
+        raise ValueError(f"feature must have a vocabulary to name its values, and ids of {feature!r} are hashes.")
     ids = np.arange(1, len(vocabulary) + 1)
     found: np.ndarray = ids[ids != vocabulary.find([""])[0]]
     return found

@@ -44,7 +44,7 @@ def table_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
             by_method[method] = own | {"settings": ClusterSettings(**own["settings"])}
         except (TypeError, ValueError) as error:
             raise type(error)(f"method_options settings must be those of ClusterSettings: {error}") from error
-    is_sized_later = options["trains_as_rows"] and options["nbytes"] is not None
+    is_sized_later = options["trains_as_rows"] and options["nbytes"] is not None and not options["stream"]
     budget = Budget() if is_sized_later else Budget(**{name: options[name] for name in MEASURES})
     return {"method": method, "options": by_method, "budget": budget}
 

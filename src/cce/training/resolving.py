@@ -105,6 +105,10 @@ def resolve(config: TrainConfig, data: PreparedData | DataSizes) -> ResolvedConf
     check_choice("method", config.method, METHODS)
     defaults = METHODS[config.method].training_defaults()
     _check_method(config, defaults)
+    if config.stream and defaults.trains_as_rows and not config.budget.is_full and any(sizes.vocabularies.values()):
+        raise ValueError(
+            f"a budget of method {config.method!r} in a stream bounds rows of open ids: use prepare --open."
+        )
     steps_per_epoch = max(1, -(-sizes.num_rows // config.batch_size))
     all_steps = config.epochs * steps_per_epoch if sizes.num_rows and not config.stream else MANY_STEPS
     values = {each.name: getattr(config, each.name) for each in fields(config)} | {
@@ -245,6 +249,8 @@ def plan_run(
     counts: how often each id of each feature occurs in training, as `count_ids` has it. Without them every id has a
         row.
     """
+    if None in vocabularies.values():
+        raise ValueError("plan needs the number of ids of each feature, got one that takes any 64-bit id.")
     resolved = resolve(config, DataSizes(vocabularies, counts=None if counts is None else lambda: counts))
     planned = plan_tables(vocabularies, config.embedding_dim, **table_arguments(vars(resolved))).tables
     rows = {

@@ -8,10 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cce
+from cce.data import unseen_shares, verify_data
 from cce.data.preparation.job import Columns, Reading, Splitting
 from cce.data.sources.table import TABLE, table_job
 from helpers.raw_files import log1p_or_zero, rows_of, run, vocabulary_of, write_csv
@@ -207,6 +209,8 @@ def test_names_of_files_may_say_their_splits(tmp_path):
         ({"timestamp": "when"}, "timestamp must be left out with split 'random', got 'when'"),
         ({"hash_ids": 20, "min_count": 2}, "hash_ids counts nothing: leave out min_count and vocabulary_from"),
         ({"hash_ids": 0}, r"hash_ids must lie in \[1, 49\), got 0"),
+        ({"open": True, "min_count": 2}, "open counts nothing: leave out min_count and vocabulary_from"),
+        ({"open": True, "hash_ids": 20}, "open must be left out with hash_ids=20: open ids have all 64 bits"),
     ],
 )
 def test_what_is_typed_wrong_is_rejected(tmp_path, monkeypatch, options, message):
@@ -268,3 +272,23 @@ def test_a_folder_of_compressed_files_is_one_table(tmp_path):
         path.unlink()
     both, one = (run(typed(tmp_path / name, split="order"), tmp_path / f"{name}.out") for name in ("raw", "a.csv"))
     assert both.manifest["files"] == one.manifest["files"]
+
+
+def test_open_ids_are_hashes_of_values_whatever_their_type(tmp_path):
+    rows = [(row % 2, f"u{row % 7}", row % 3 or None, ["a", "b"][: row % 3]) for row in range(60)]
+    names = ("click", "user", "shop", "tags")
+    pq.write_table(pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))), tmp_path / "a.parquet")
+    texts = [(click, user, shop or "", "|".join(tags)) for click, user, shop, tags in rows]
+    write_csv(tmp_path / "a.csv", names, texts)
+    columns = {"categorical": ["user", "shop"], "multi_hot": ["tags"], "open": True, "split": "none"}
+    found = [run(typed(tmp_path / name, **columns), tmp_path / f"{name}.out") for name in ("a.parquet", "a.csv")]
+    assert found[0].schema.vocabulary_sizes == {"user": None, "shop": None, "tags": None}
+    assert found[0].splits == ("train", "validation", "test")
+    assert found[0].num_rows("train") == 60
+    batches = [next(iter(data.loader("train", batch_size=60, shuffle=False))) for data in found]
+    assert torch.equal(batches[0].ids, batches[1].ids)
+    values = [user for _, user, *_ in rows] + [str(shop or "") for _, _, shop, _ in rows]
+    values += [tag for *_, tags in rows for tag in tags]
+    assert batches[0].ids.tolist() == cce.hash_ids(values).tolist()
+    assert verify_data(tmp_path / "a.csv.out").problems == []
+    assert unseen_shares(found[0].path, found[0].splits, found[0].schema) == {split: {} for split in found[0].splits}
