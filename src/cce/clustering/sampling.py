@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cce.clustering.kmeans import ClusterSettings
 
 PIECE = 1 << 19  # values that a source is asked for at a time
-RACE_BLOCK = 1 << 17  # ids that race at once: 1 MB of arrival times
+RACE_BLOCK = 1 << 15  # ids that race at once: 256 kB of arrival times
 
 Source = Callable[[Tensor], Tensor]  # ids (n) → vectors (n, dim)
 
@@ -152,14 +152,16 @@ def _first_arrivals(counts: Weights, num_samples: int, generator: torch.Generato
     """The ids that arrive first, in any order, and the times at which they do."""
     ids = torch.empty(0, dtype=torch.int64, device="cpu")
     arrivals = torch.empty(0, dtype=torch.float64, device="cpu")
+    latest = torch.tensor(torch.inf, dtype=torch.float64, device="cpu")  # arrival that still counts
     for start in range(0, len(counts), RACE_BLOCK):
         rates = counts[start : start + RACE_BLOCK].to("cpu", torch.float64)
         times = torch.rand(rates.numel(), dtype=torch.float64, generator=generator, device="cpu").neg_().log1p_().neg_()
-        arrivals = torch.cat([arrivals, times / rates.clamp(min=1e-200)])  # never counted: after all others
-        ids = torch.cat([ids, torch.arange(start, start + rates.numel(), device="cpu")])
-        if ids.numel() > num_samples:
+        times /= rates.clamp(min=1e-200)  # never counted: after all others
+        early = (times <= latest).nonzero().squeeze(1)
+        arrivals, ids = torch.cat([arrivals, times[early]]), torch.cat([ids, early + start])
+        if len(ids) > num_samples and (len(ids) > 2 * num_samples or start + RACE_BLOCK >= len(counts)):
             arrivals, kept = arrivals.topk(num_samples, largest=False)
-            ids = ids[kept]
+            ids, latest = ids[kept], arrivals[-1] if num_samples else latest
     return ids, arrivals
 
 
