@@ -1,12 +1,13 @@
 """Peak resident memory of training tables, each case in a process of its own.
 
-    python -m benchmarks.memory [--quick]
+    python -m benchmarks.memory [--quick] [--only cce]
+    python -m benchmarks.memory --table    # writes the table of docs/memory.md from the record
 
 The baseline is taken when all code is loaded and before tables are made. Every id occurs twice, so that in `cce` all of
 them earn rows; beyond `MOST_EARNED` ids they get them by counts. `training` is the peak while the table is made and
 trained, `held` what is left between two steps, `event` the peak of a finalize (`cce`) or a clustering (`cce-paper`),
 `served` what is left after it. Beside `held` and `served` stands what `cce.summary` says they are. Cases that would
-need more than `MOST_NBYTES` are left out.
+need more than `MOST_NBYTES` are left out. The record has the commit of every figure; new ones take the place of old.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.side_by_side import PeakMemory, give_back_memory, keep, resident
+from benchmarks.side_by_side import RESULTS, PeakMemory, commit, give_back_memory, keep, resident
 from benchmarks.traffic import CRITEO_SIZES
 from cce.text import format_bytes, format_table
 
@@ -32,6 +34,8 @@ FEW_STEPS = 50  # where memory does not depend on which ids have occurred
 MOST_EARNED = 20_000_000  # ids that earn rows in steps; with more, rows are given by counts before the first step
 # Bytes an id and value, or an id: to leave out what does not fit
 KINDS = {"full, Adam": 20, "full, SparseAdam": 12, "cce": 1.3, "cce-paper": 0.5, "hash": 0.1}
+COMPUTED = {"full, Adam": 24, "full, SparseAdam": 12}  # bytes an id and value at the peak, where nothing is measured
+PAGE, MARKS = Path("docs/memory.md"), ("<!-- memory: begin -->\n", "<!-- memory: end -->")
 QUICK = [(100_000, 16)]
 SIZES = [(1_000_000, 16), (1_000_000, 64), (10_000_000, 16), (10_000_000, 64), (100_000_000, 16)]
 
@@ -39,9 +43,13 @@ SIZES = [(1_000_000, 16), (1_000_000, 64), (10_000_000, 16), (10_000_000, 64), (
 def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", default=None, help="one kind of table, for a try: nothing is stored")
+    parser.add_argument("--only", default=None, help="measure one kind of table")
+    parser.add_argument("--table", action="store_true", help="write the table of docs/memory.md from the record")
     parser.add_argument("--one", nargs=3, default=None, help=argparse.SUPPRESS)  # kind, ids, dim: prints JSON
     options = parser.parse_args(argv)
+    if options.table:
+        PAGE.write_text(with_table(PAGE.read_text(), read()))
+        return []
     if options.one:
         kind, num_ids, dim = options.one
         print(json.dumps(measure(kind, [int(size) for size in num_ids.split(",")], int(dim))))
@@ -57,9 +65,47 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     ]
     headers = ("table", "features", "ids", "dim", "training", "bytes/id", "event", "served", "seconds")
     print(format_table(headers, [_row(figure) for figure in figures], num_left=1))
-    if not options.quick and not options.only:
-        print(keep("memory", figures))
+    if not options.quick:
+        known = {_key(figure): figure for figure in [*read(), *figures]}
+        print(keep("memory", [known[key] for key in sorted(known)]))
     return figures
+
+
+def read() -> list[dict[str, Any]]:
+    """The figures that are stored."""
+    return json.loads((RESULTS / "memory.json").read_text())["figures"]  # type: ignore[no-any-return]
+
+
+def _key(figure: dict[str, Any]) -> tuple[int, int, int, int]:
+    return figure["num_ids"], figure["num_features"], figure["dim"], list(KINDS).index(figure["table"])
+
+
+def with_table(text: str, figures: list[dict[str, Any]]) -> str:
+    """A page with its table between the two marks."""
+    begin, end = MARKS
+    before, rest = text.split(begin)
+    return f"{before}{begin}{table(figures)}{end}{rest.split(end)[1]}"
+
+
+def table(figures: list[dict[str, Any]]) -> str:
+    """All cases; full tables that are too large to be measured here are computed."""
+    known = {_key(figure): figure for figure in figures}
+    lines = ["| ids, $d_2$ | table | peak in training | of finalize or clustering | served |", "|:--|:--|--:|--:|--:|"]
+    for num_ids, num_features, dim in sorted({key[:3] for key in known}):
+        case = f"{num_ids:,}{f' in {num_features} tables' if num_features > 1 else ''}, {dim}"
+        for place, kind in enumerate(KINDS):
+            found = known.get((num_ids, num_features, dim, place))
+            if found is not None:
+                sizes = (found["training"], found["event"], found["served"])
+                cells = ["" if nbytes is None else format_bytes(nbytes) for nbytes in sizes]
+            elif kind in COMPUTED:
+                cells = [f"{format_bytes(COMPUTED[kind] * dim * num_ids)}, computed", "", ""]
+            else:
+                continue
+            name = kind if kind in COMPUTED else f"`{kind}`"
+            lines.append(f"| {case} | {name} | {' | '.join(cells)} |")
+            case = ""
+    return "\n".join(lines) + "\n"
 
 
 def measure(kind: str, sizes: list[int], dim: int) -> dict[str, Any]:
@@ -85,6 +131,7 @@ def measure(kind: str, sizes: list[int], dim: int) -> dict[str, Any]:
     give_back_memory()
     return {
         "table": kind,
+        "commit": commit(),
         "num_features": len(sizes),
         "num_ids": sum(sizes),
         "dim": dim,

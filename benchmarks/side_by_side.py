@@ -103,10 +103,14 @@ class PeakMemory:
     def __exit__(self, *_: object) -> None:
         self._done.set()
         self._watcher.join()
+        self._sample()
 
     def _watch(self) -> None:
         while not self._done.wait(0.002):
-            self.bytes = max(self.bytes, self._read() - self._before)
+            self._sample()
+
+    def _sample(self) -> None:
+        self.bytes = max(self.bytes, self._read() - self._before)
 
 
 def resident() -> int:

@@ -24,9 +24,11 @@ def test_a_run_is_told_in_words_and_in_json(run, capsys):
     out = capsys.readouterr().out
     assert out.splitlines()[0] == f"checkpoint: {run / 'checkpoints' / 'step-0000000026'}"
     assert "all tables" in out
+    assert "peak memory above that before tables were made: train " in out
     assert main(["inspect", str(run / "checkpoints" / "step-0000000026"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["step"] == 26
+    assert told["peak_nbytes"].keys() == {"train"}
     assert told["tables"]["all_tables"]["num_params"] == 888
 
 

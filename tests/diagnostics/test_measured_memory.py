@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmarks import memory
 
 ROOT = Path(__file__).parents[2]
 FIXED = 1 << 20  # bytes that do not depend on tables: pages of the allocator, of code that runs first
@@ -28,6 +29,11 @@ print(json.dumps(memory.measure(sys.argv[1], [int(sys.argv[2])], int(sys.argv[3]
         ("cce", 100_000, 64),
         ("cce", 2_000_000, 16),
         ("cce-paper", 3_000_000, 16),
+        ("hash", 3_000_000, 16),
+        ("full, Adam", 20_000_000, 2),
+        ("cce", 20_000_000, 16),
+        ("cce-paper", 20_000_000, 16),
+        ("hash", 20_000_000, 16),
     ],
 )
 def test_bytes_in_training_and_served_are_those_measured(kind, num_ids, dim):
@@ -36,3 +42,9 @@ def test_bytes_in_training_and_served_are_those_measured(kind, num_ids, dim):
     figures = json.loads(result.stdout.splitlines()[-1])
     for form in ("held", "served") if kind.startswith("cce") else ("held",):
         assert abs(figures[form] - figures[f"{form}_by_summary"]) <= 0.15 * figures[form] + FIXED, form
+
+
+def test_the_page_shows_what_the_record_says(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    text = memory.PAGE.read_text()
+    assert memory.with_table(text, memory.read()) == text, "run python -m benchmarks.memory --table"

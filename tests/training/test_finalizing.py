@@ -251,7 +251,7 @@ def test_hashed_ids_train_though_they_come_in_any_order(tmp_path):
     (tmp_path / "clicks.csv").write_text("\n".join(["click,user,item", *lines]) + "\n")
     words = {"label": "click", "categorical": ["user", "item"], "hash_ids": 12, "split": "random"}
     data = cce.prepare(tmp_path / "clicks.csv", tmp_path / "data", progress=False, **words)
-    counts = data.count_ids("train")["user"]
+    counts = data.count_ids("train", "user")
     assert counts[: len(counts) // 2].sum() > 0 < counts[len(counts) // 2 :].sum()
     record = Trainer(tiny_config(data.path, **CCE, epochs=3, refits=0, cap=None), tmp_path / "run").run()
     assert any(table.method == "cce" for table in record.tables)

@@ -119,7 +119,7 @@ def test_a_run_of_cce_starts_nearer_to_ids_that_occur_often(trained, data, tmp_p
     trainer.run()
     found, weight = trainer.model.tables.tables["c0"], trained[1].tables.tables["c0"].to_dense().detach()
     assert found.is_final
-    counts = count_ids(PreparedData.open(data))["c0"]
+    counts = count_ids(PreparedData.open(data), "c0")
     plain = started(data, trained[0], **CCE).tables.tables["c0"]
     finalize_table(plain, generator=torch.Generator().manual_seed(0))
     errors = [((t.to_dense() - weight).square().sum(1) * counts).sum() for t in (found, plain)]

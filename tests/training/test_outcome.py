@@ -14,7 +14,7 @@ import cce
 from cce.embeddings import CCEEmbedding
 from cce.records import read_records
 from cce.training import Trainer
-from cce.training.outcome import best_model, environment, keep_record
+from cce.training.outcome import environment, go_back_to_best, keep_record
 from helpers.runs import CCE, tiny_config
 
 
@@ -24,19 +24,19 @@ def begun(data, folder, **changes):
     return trainer
 
 
-def test_the_best_model_is_that_of_the_best_checkpoint(data, tmp_path):
+def test_the_model_goes_back_to_that_of_the_best_checkpoint(data, tmp_path):
     trainer = begun(data, tmp_path)
     session = trainer.session
-    assert best_model(session, trainer.folder) == (session.model, "")
+    assert go_back_to_best(session, trainer.folder) == ""
     session.step = 3
     session.stopping.add(0.5, 3)
     trainer.save()
     before = session.model.top[0].weight.clone()
+    session.step = 4
     with torch.no_grad():
         session.model.top[0].weight.zero_()
-        model, damage = best_model(session, trainer.folder)
-    assert damage == ""
-    assert torch.equal(model.top[0].weight, before)
+    assert go_back_to_best(session, trainer.folder) == ""
+    assert torch.equal(session.model.top[0].weight, before)
 
 
 def test_the_record_has_what_int8_rows_held_while_they_trained(data, tmp_path):

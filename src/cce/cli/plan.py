@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
     plan = plan_run(make_config({"data": "", **given_options(options)}), vocabularies, counts or None)
     if options.json:
         run = {"options": plan.options, "refits": plan.refits}
-        sizes = {"training_nbytes": plan.training_nbytes, "served_nbytes": [plan.tables.nbytes, plan.most_nbytes]}
+        sizes = {"training_nbytes": plan.training_nbytes, "served_nbytes": [plan.least_nbytes, plan.most_nbytes]}
         print(json.dumps(plan.tables.to_dict() | sizes | {"run": run}))
         return
     words = ", ".join(f"{name}={value}" for name, value in [*plan.options.items(), ("refits", plan.refits)])
@@ -61,11 +61,12 @@ def run(options: argparse.Namespace) -> None:
 
 def _sizes(plan: RunPlan) -> str:
     """What all tables hold in training, and when they are served."""
-    least, most = plan.tables.nbytes, plan.most_nbytes
+    least, most = plan.least_nbytes, plan.most_nbytes
     training = f"in training: {format_bytes(plan.training_nbytes)}, with gradients and the state of the optimizer"
     if least == most:
         return f"{training}\nserved: {format_bytes(least)}"
-    which = f"{format_bytes(least)} at one byte per id, as above, and at most {format_bytes(most)}, as int8 rows"
+    usual = format_bytes(plan.tables.nbytes)
+    which = f"{format_bytes(least)} to {format_bytes(most)}, and {usual} at one byte per id, as above"
     return f"{training}\nserved: {which}; validation chooses after training, or --bits or --nbytes before it"
 
 
@@ -76,7 +77,8 @@ def _features(words: list[str]) -> tuple[dict[str, int], dict[str, Tensor]]:
         from cce.training import count_ids
 
         data = PreparedData.open(Path(words[0]))
-        return data.schema.vocabulary_sizes, count_ids(data)
+        sizes = data.schema.vocabulary_sizes
+        return sizes, {name: count_ids(data, name) for name, size in sizes.items() if size is not None}
     found: dict[str, int] = {}
     for index, word in enumerate(words):
         name, _, number = word.rpartition("=")

@@ -2,7 +2,7 @@
 
 from cce.compression.compact import Finalized, FinalizedTable, finalize
 from cce.compression.refitting import RefitRound, Refitted, refit
-from cce.compression.sizes import Option, Shape, allocate, shapes_within
+from cce.compression.sizes import Option, Shape, allocate, least_nbytes, shapes_within
 from cce.compression.swap_tables import compress
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "allocate",
     "compress",
     "finalize",
+    "least_nbytes",
     "refit",
     "shapes_within",
 ]

@@ -93,11 +93,11 @@ class PreparedData:
             world_size=world_size,
         )
 
-    def count_ids(self, split: str) -> dict[str, np.ndarray]:
-        """How often each id of each feature occurs in a split; features without a bound are left out."""
+    def count_ids(self, split: str, feature: str) -> np.ndarray:
+        """How often each id of a feature occurs in a split, int32."""
         check_choice("split", split, self.splits)
         self._verify(split)
-        return count_ids(self.path, split, self.schema)
+        return count_ids(self.path, split, self.schema, feature)
 
     def verify_first(self) -> None:
         """Verify now what `open` promised to verify when it is first used, and the vocabularies."""
@@ -169,25 +169,21 @@ def prepare(
     return PreparedData.open(target)
 
 
-COUNTED = 1 << 20  # ids at a time, or as many as there are in a vocabulary
+COUNTED = 1 << 16  # ids at a time
 MANY = 0.2  # of the occurrences of a feature: what a model is scored on is then largely what it has never seen
 
 
-def count_ids(folder: Path, split: str, schema: Schema) -> dict[str, np.ndarray]:
-    """How often each id of each feature occurs in a split; features without a bound are left out."""
-    records = map_file(folder / rows_file(split), record_dtype(schema))
-    counts = {}
-    for index, feature in enumerate(schema.features):
-        size, ids = feature.num_embeddings, records
-        if size is None:
-            continue
-        if feature.multi_hot:
-            ids = map_file(folder / values_file(split, index), id_dtype(size))
-        counts[feature.name] = np.zeros(size, np.int64)
-        for start in range(0, len(ids), max(COUNTED, size)):
-            some = ids[start : start + max(COUNTED, size)]
-            some = some if feature.multi_hot else some[f"id{index}"]
-            counts[feature.name] += np.bincount(some, minlength=size)
+def count_ids(folder: Path, split: str, schema: Schema, name: str) -> np.ndarray:
+    """How often each id of a feature occurs in a split, int32."""
+    index, feature = next((i, each) for i, each in enumerate(schema.features) if each.name == name)
+    size = schema.vocabulary_sizes[name]
+    if feature.multi_hot:
+        ids = map_file(folder / values_file(split, index), id_dtype(size))
+    else:
+        ids = map_file(folder / rows_file(split), record_dtype(schema))[f"id{index}"]
+    counts = np.zeros(size, np.int32)
+    for start in range(0, len(ids), COUNTED):
+        np.add.at(counts, ids[start : start + COUNTED], np.int32(1))
     return counts
 
 
@@ -199,15 +195,14 @@ def unseen_shares(
     Id 0, which stands for values that are not in the vocabulary, always counts as unseen.
     least: by feature; 1 for others, which is: ids that training rows do not have.
     """
-    wanted = least or {}
-    seen = count_ids(folder, "train", schema)
-    rare = {name: counts < wanted.get(name, 1) for name, counts in seen.items()}
-    for is_rare in rare.values():
+    found: dict[str, dict[str, float]] = {split: {} for split in splits}
+    for name in (name for name, size in schema.vocabulary_sizes.items() if size is not None):
+        seen = count_ids(folder, "train", schema, name)
+        is_rare = seen < (least or {}).get(name, 1)
         is_rare[0] = True
-    found = {}
-    for split in splits:
-        counts = seen if split == "train" else count_ids(folder, split, schema)
-        found[split] = {name: float(own[rare[name]].sum() / max(1, own.sum())) for name, own in counts.items()}
+        for split, shares in found.items():
+            own = seen if split == "train" else count_ids(folder, split, schema, name)
+            shares[name] = float(own[is_rare].sum() / max(1, own.sum()))
     return found
 
 

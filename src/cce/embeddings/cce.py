@@ -171,14 +171,20 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         """Give rows to ids that occur `min_count` times in training, and to no others from here on."""
         if counts.shape != (self.num_embeddings,):
             raise ValueError(f"counts must have shape ({self.num_embeddings},), got {tuple(counts.shape)}.")
+        num_rows = self.rows.num_rows + sum(map(len, self._earning(counts)))
+        if num_rows > self.rows.most_rows:
+            raise ValueError(f"counts must give rows to at most max_rows={self.policy.max_rows} ids, got more.")
+        self.rows.close()
+        self.rows.reserve(num_rows)
+        for ids in self._earning(counts):
+            self.rows.give_rows(ids)
+
+    def _earning(self, counts: Tensor) -> Iterator[Tensor]:
+        """The ids without a row that occur often enough, some at a time."""
         for block in blocks(self.num_embeddings, GIVEN_AT_A_TIME):
             often = block[(counts[block.to(counts.device)] >= self.policy.min_count).to(block.device)]
             ids = often.to(self.rows.records.device)
-            new = ids[self.rows.find_plain(ids) == 0]
-            if self.rows.num_rows + len(new) > self.rows.most_rows:
-                raise ValueError(f"counts must give rows to at most max_rows={self.policy.max_rows} ids, got more.")
-            self.rows.give_rows(new)
-        self.rows.close()
+            yield ids[self.rows.find_plain(ids) == 0]
 
     @torch.no_grad()
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:

@@ -326,13 +326,16 @@ class Int8Rows(IndexModule):
         return make_key(self.key, 1)
 
     def reserve(self, num_rows: int) -> None:
-        """Have memory for so many rows; on the CPU for all, since memory that is not touched costs nothing."""
+        """Have memory for so many rows, and for those that are still earned; on the CPU, where memory that is not
+        touched costs nothing, for all.
+        """
         used = len(self.records)
         if num_rows > used:
-            most, is_bounded = self.most_rows, self.most_rows <= MOST_ROWS
-            records = self._new_records(
-                most if self.records.is_cpu and is_bounded else min(most, num_rows * 5 // 4), self.records.device
-            )
+            capacity, most = num_rows, self.most_rows
+            if self.is_open:
+                is_whole = self.records.is_cpu and most <= MOST_ROWS
+                capacity = most if is_whole else min(most, num_rows * 5 // 4)
+            records = self._new_records(capacity, self.records.device)
             records[:used] = self.records
             self.records = records
             self.has_moved()

@@ -19,6 +19,7 @@ from cce.text import format_table
 from cce.training.checkpoint import Checkpoint, checkpoint_path, list_checkpoints, open_checkpoint, read_checkpoint
 from cce.training.config import TrainConfig
 from cce.training.model import load_model
+from cce.training.monitoring import peaks_line
 from cce.training.phases import sizes_table
 from cce.training.saving import read_options
 from cce.training.stopping import non_finite_parameter
@@ -38,6 +39,7 @@ class Inspection:
     tables: Any  # Footprints
     num_params: int  # of the whole model
     sizes: list[dict[str, Any]]  # that there were to choose from when tables were finalized
+    peak_nbytes: dict[str, int]  # measured, by phase
     damage: list[str]  # checkpoints that were passed over, and why
 
     def to_dict(self) -> dict[str, Any]:
@@ -52,6 +54,8 @@ class Inspection:
         if self.curve:
             best = [f"best: step {self.best_step:,}"] if self.best_step >= 0 else []
             lines += [_curve_table(self.curve[-6:]), *best, ""]
+        if self.peak_nbytes:
+            lines += [peaks_line(self.peak_nbytes), ""]
         defaults = vars(TrainConfig(data="", method=FULL))
         given = {name: value for name, value in self.config.items() if defaults.get(name) != value}
         return "\n".join([*lines, "options: " + ", ".join(f"{name}={value}" for name, value in given.items())])
@@ -75,6 +79,7 @@ def inspect_checkpoint(path: Path, *, model: str | None = None) -> Inspection:
         tables=summary(made),
         num_params=summary(made).num_params + rest,
         sizes=checkpoint.get("phases", dict)["finalize"]["sizes"],
+        peak_nbytes=checkpoint.get("peak_nbytes", dict),
         damage=damage,
     )
 

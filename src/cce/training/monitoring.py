@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tqdm import tqdm
 
 from cce.integrations import Logger, numbers_of, open_logger
-from cce.text import format_seconds
+from cce.text import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from cce.embeddings import ClusterEvent
@@ -89,11 +89,14 @@ class Progress:
 
 
 def resident_nbytes() -> int:
-    """Resident memory of this process; 0 where the system does not report it."""
+    """Resident memory of this process without pages of files, such as those of code and of mapped data; 0 where the
+    system does not report it.
+    """
     try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+        _, resident, of_files, *_ = Path("/proc/self/statm").read_text().split()
     except OSError:
         return 0
+    return (int(resident) - int(of_files)) * PAGE
 
 
 class PeakMemory:
@@ -131,6 +134,12 @@ class PeakMemory:
 
     def _sample(self, name: str) -> None:
         self.merge({name: max(0, resident_nbytes() - self.baseline)})
+
+
+def peaks_line(peaks: Mapping[str, int]) -> str:
+    """The peaks of all phases, for people."""
+    found = ", ".join(f"{phase} {format_bytes(nbytes)}" for phase, nbytes in peaks.items())
+    return f"peak memory above that before tables were made: {found}"
 
 
 class Stopwatch:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 
 from cce.collection import readable_path
 from cce.diagnostics import gradient_nbytes, summary
@@ -17,7 +16,6 @@ from cce.distributed import broadcast
 from cce.embeddings import Finalizable
 from cce.records import RunRecord
 from cce.training.checkpoint import DamagedCheckpointError, checkpoint_path, read_checkpoint
-from cce.training.session import build_model
 from cce.version import __version__
 from cce.workers import num_cores
 
@@ -29,10 +27,10 @@ if TYPE_CHECKING:
     from cce.training.trainer import Trainer
 
 
-def best_model(session: Session, folder: RunFolder) -> tuple[nn.Module, str]:
-    """The model at the best validation, and what is wrong with its checkpoint: then it is the model as it is now."""
-    if session.stopping.best_step < 0:
-        return session.model, ""
+def go_back_to_best(session: Session, folder: RunFolder) -> str:
+    """Let the model be that of the best validation. What is wrong with its checkpoint, if it stays as it is."""
+    if session.stopping.best_step in (-1, session.step):
+        return ""
     weights, damage = None, ""
     if session.ranks.is_main:
         try:
@@ -40,17 +38,9 @@ def best_model(session: Session, folder: RunFolder) -> tuple[nn.Module, str]:
         except DamagedCheckpointError as error:
             damage = str(error)
     weights, damage = broadcast((weights, damage), session.ranks)
-    if weights is None:
-        return session.model, damage
-    model = build_model(session.config, session.data.schema)
-    model.load_state_dict(weights)
-    return model.to(session.device), ""
-
-
-def go_back_to_best(session: Session, folder: RunFolder) -> None:
-    """Let the model be that of the best validation, if it is not."""
-    if session.stopping.best_step not in (-1, session.step):
-        session.model.load_state_dict(best_model(session, folder)[0].state_dict())
+    if weights is not None:
+        session.model.load_state_dict(weights)
+    return str(damage)
 
 
 def keep_record(trainer: Trainer, scores: Scores, *, name: str = "", series: str = "") -> RunRecord:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,7 +17,7 @@ from torch import Tensor
 from cce.budget import FULL, FULL_SIZED, MEASURES, PAPER_METHOD
 from cce.checks import check_choice
 from cce.collection import plan_tables
-from cce.compression import Option, allocate, shapes_within
+from cce.compression import Option, allocate, least_nbytes, shapes_within
 from cce.embeddings import METHODS, TrainingDefaults, paper_schedule
 from cce.footprint import Footprint, Footprints
 from cce.training.config import AUTO, NEVER, TrainConfig
@@ -36,27 +35,23 @@ TOLERANCE = 0.0005  # of the validation loss, that pointers may lose against int
 
 @dataclass(frozen=True)
 class DataSizes:
-    """What `resolve` needs to know of a data set; `counts` tells how often each id occurs in training, if known."""
+    """What `resolve` needs to know of a data set; `counts` tells how often ids of a feature occur, if known."""
 
     vocabularies: Mapping[str, int]
     num_rows: int = 0
-    counts: Callable[[], Mapping[str, Tensor]] | None = None
+    counts: Callable[[str], Tensor] | None = None
 
     @classmethod
     def of(cls, data: PreparedData) -> DataSizes:
         """The sizes of a prepared data set."""
-        return cls(data.schema.vocabulary_sizes, data.num_rows("train"), cache(lambda: count_ids(data)))
+        return cls(data.schema.vocabulary_sizes, data.num_rows("train"), lambda name: count_ids(data, name))
 
 
-def count_ids(data: PreparedData) -> dict[str, Tensor]:
-    """How often each id of each feature with a bound occurs in the training rows.
-
-    Never for id 0, as unseen values share no row.
-    """
-    found = {name: torch.from_numpy(counts) for name, counts in data.count_ids("train").items()}
-    for counts in found.values():
-        counts[0] = 0
-    return found
+def count_ids(data: PreparedData, feature: str) -> Tensor:
+    """How often each id of a feature occurs in the training rows; never for id 0, as unseen values share no row."""
+    counts = torch.from_numpy(data.count_ids("train", feature))
+    counts[0] = 0
+    return counts
 
 
 @dataclass(frozen=True)
@@ -195,15 +190,14 @@ def _refits(
         return 0, "a run that starts from another, or is cut short, has none by default"
     planned = plan_tables(sizes.vocabularies, config.embedding_dim, **table_arguments(vars(resolved))).tables
     learned = {table.name for table in planned if table.method == config.method}
-    least, counts = resolved.min_count or 1, sizes.counts() if sizes.counts is not None else None
-    num_ids = sum(
-        sizes.vocabularies[name] if counts is None else int((counts[name] >= least).sum()) for name in learned
-    )
+    num_ids, num_rows = sum(sizes.vocabularies[name] for name in learned), 0
+    if sizes.counts is not None:
+        found = [((counts >= (resolved.min_count or 1)).sum(), counts.sum()) for counts in map(sizes.counts, learned)]
+        num_ids, num_rows = sum(int(ids) for ids, _ in found), max((int(rows) for _, rows in found), default=0)
     if num_ids * config.embedding_dim > REFITTED_VALUES:
         return 0, f"{num_ids:,} ids with pointers are too many to refit by default"
     if len(learned) <= REFITTED_TABLES:
         return defaults.refits, f"at most {REFITTED_TABLES} tables have pointers"
-    num_rows = 0 if counts is None else max(int(counts[name].sum()) for name in learned)
     if ROWS_PER_ID * num_ids <= num_rows:
         return defaults.refits, f"ids with pointers have at least {ROWS_PER_ID} rows each"
     return 0, f"{len(learned)} tables have pointers, and fewer than {ROWS_PER_ID} rows for each of their ids"
@@ -224,13 +218,14 @@ class RunPlan:
     """The tables of a run, and what makes them: arguments of the method's class, rounds of refits.
 
     tables: as they are served, with what they hold in training. Where the size is chosen after training, they have a
-        byte of pointers for each id, and may have up to `most_nbytes`, as many as int8 rows.
+        byte of pointers for each id, and may have from `least_nbytes` to `most_nbytes`.
     """
 
     tables: Footprints
     options: dict[str, Any]
     refits: int = 0
-    most_nbytes: int = 0  # served, at most
+    least_nbytes: int = 0  # served, at least
+    most_nbytes: int = 0  # and at most
 
     @property
     def training_nbytes(self) -> int:
@@ -246,12 +241,12 @@ def plan_run(
 ) -> RunPlan:
     """The tables of a run on features of these vocabulary sizes, as it would make them.
 
-    counts: how often each id of each feature occurs in training, as `count_ids` has it. Without them every id has a
+    counts: how often each id occurs in training, by feature, as `count_ids` has it. Without them every id has a
         row.
     """
     if None in vocabularies.values():
         raise ValueError("plan needs the number of ids of each feature, got one that takes any 64-bit id.")
-    resolved = resolve(config, DataSizes(vocabularies, counts=None if counts is None else lambda: counts))
+    resolved = resolve(config, DataSizes(vocabularies, counts=None if counts is None else counts.__getitem__))
     planned = plan_tables(vocabularies, config.embedding_dim, **table_arguments(vars(resolved))).tables
     rows = {
         table.name: table.num_embeddings if counts is None else int((counts[table.name] >= resolved.min_count).sum())
@@ -259,12 +254,18 @@ def plan_run(
         if resolved.trains_as_rows and table.method == resolved.method
     }
     tables = [_in_training(table, resolved, rows.get(table.name)) for table in planned]
-    shapes = _shapes(tables, resolved, rows, counts)
-    served = [_served(t, resolved, shapes[t.name], rows[t.name]) if t.name in rows else t for t in tables]
-    is_open = shapes and resolved.nbytes is None and not resolved.bits and not _is_sized(resolved)
-    most = sum((is_open and table.codes_nbytes) or table.nbytes for table in served)
-    options = resolved.table_options[resolved.method]
-    return RunPlan(Footprints(tuple(served)), options, resolved.refits, most)
+    options = {} if _is_sized(resolved) else _options([t for t in tables if t.name in rows], resolved, rows, counts)
+    fixed = sum(int(t.num_embeddings * MAP_BITS / 8) if t.name in options else t.nbytes for t in tables)
+    shapes = _choose(options, resolved, fixed)
+    found = Footprints(
+        tuple(_served(t, resolved, shapes.get(t.name, t.sizes), rows[t.name]) if t.name in rows else t for t in tables)
+    )
+    is_open = bool(options) and resolved.nbytes is None and not resolved.bits
+    least, most = (
+        fixed + sum(which(each.nbytes for each in own) for own in options.values()) if is_open else found.nbytes
+        for which in (min, max)
+    )
+    return RunPlan(found, resolved.table_options[resolved.method], resolved.refits, least, most)
 
 
 def _is_sized(config: ResolvedConfig) -> bool:
@@ -290,22 +291,21 @@ def _in_training(table: Footprint, config: ResolvedConfig, num_rows: int | None)
     )
 
 
-def _shapes(
+def _options(
     tables: list[Footprint], config: ResolvedConfig, rows: Mapping[str, int], counts: Mapping[str, Tensor] | None
-) -> dict[str, dict[str, int]]:
-    """Arguments that make the codebooks of `finalize`: of the options, within their bytes or bits, or a byte per id.
+) -> dict[str, list[Option]]:
+    """The shapes among which `finalize` will choose for each table.
 
     Errors of codebooks are not known before training: they are taken to fall as those of noise do, by the bits of an
     id, and a little slower with several columns. The most frequent ids have rows of their own, and no error.
     """
-    if _is_sized(config):
-        return {table.name: table.sizes for table in tables if table.name in rows}
     dim, options = config.embedding_dim, {}
-    most_bits = None if config.nbytes is not None else config.bits or ONE_BYTE
-    for table in (table for table in tables if table.name in rows):
+    is_limited = config.nbytes is not None or bool(config.bits)
+    for table in tables:
         num_rows = rows[table.name]
-        shapes = shapes_within(table.codes_nbytes, num_rows, dim, VALUE_NBYTES, is_limited=True)
-        shapes = [shape for shape in shapes if most_bits is None or shape.bits <= most_bits] or shapes[:1]
+        nbytes = (num_rows + 1) * (dim + ROW_STATE_NBYTES)
+        shapes = shapes_within(nbytes, num_rows, dim, VALUE_NBYTES, is_limited=is_limited)
+        shapes = [shape for shape in shapes if shape.bits <= (config.bits or shape.bits)] or shapes[:1]
         masses = torch.ones(num_rows) if counts is None else counts[table.name].double()
         masses = masses.sort(descending=True).values.cumsum(0)
         shares = [1 - float(masses[min(shape.num_rows, len(masses)) - 1] / masses[-1]) for shape in shapes]
@@ -317,10 +317,21 @@ def _shapes(
             Option(shape, shape.nbytes(num_rows, dim, VALUE_NBYTES), num_rows * error)
             for shape, error in zip(shapes, errors, strict=True)
         ]
-    limit = sum(max(option.nbytes for option in own) for own in options.values())
+    return options
+
+
+def _choose(options: Mapping[str, list[Option]], config: ResolvedConfig, fixed: int) -> dict[str, dict[str, int]]:
+    """Arguments that make the codebooks: within the bytes or bits that are given, or a byte an id.
+
+    fixed: bytes of all that is not in the options.
+    """
+    limit = MANY_STEPS
     if config.nbytes is not None:
-        others = (int(t.num_embeddings * MAP_BITS / 8) if t.name in rows else t.nbytes for t in tables)
-        limit = config.nbytes - sum(others)
+        limit, least = config.nbytes - fixed, least_nbytes(options)
+        if options and limit < least:
+            raise ValueError(f"nbytes must be at least {least + fixed} for these tables, got {config.nbytes}.")
+    elif not config.bits:
+        options = {name: [o for o in own if o.shape.bits <= ONE_BYTE] or own[:1] for name, own in options.items()}
     return {name: option.shape._asdict() for name, option in allocate(options, limit).items()}
 
 

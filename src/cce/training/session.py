@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -51,20 +52,26 @@ class Session:
         if not config.stream and not data.num_rows("train"):
             raise ValueError(f"data must have training rows, got none in {config.data}.")
         self.device = ranks.device(config.device)
+        load_code(config)
         self.memory = PeakMemory()  # before there are tables
-        model = build_model(config, data.schema)
-        if weights is not None:
-            model.load_state_dict(weights)  # before there are optimizers: it may replace parameters
-        elif config.start_from:
-            start_from(model, Path(config.start_from), data.schema, name=config.model, seed=config.seed)
-        elif not config.stream:
-            give_rows(model, data)
-        self.model = model.to(self.device)
+        with self.memory.phase("train"):
+            self.model = self._make_model(weights).to(self.device)
         self.loader: Loader | StreamLoader = new_loader(config, data, ranks)
         self.equip()
         self.stopping, self.stopwatch = EarlyStopping(config.best_by), Stopwatch()
         self.curve: list[dict[str, float]] = []  # of validations
         self.step = 0
+
+    def _make_model(self, weights: dict[str, Tensor] | None) -> nn.Module:
+        config, schema = self.config, self.data.schema
+        model = build_model(config, schema)
+        if weights is not None:
+            model.load_state_dict(weights)  # before there are optimizers: it may replace parameters
+        elif config.start_from:
+            start_from(model, Path(config.start_from), schema, name=config.model, seed=config.seed)
+        elif not config.stream:
+            give_rows(model, self.data)
+        return model
 
     def equip(self) -> None:
         """Make what belongs to the parameters as they are now."""
@@ -147,6 +154,14 @@ def new_loader(config: ResolvedConfig, data: PreparedData, ranks: Ranks) -> Load
     return data.loader("train", **how, rank=ranks.rank, world_size=ranks.world_size)
 
 
+def load_code(config: ResolvedConfig) -> None:
+    """Train a table of one id for a step, so that the code of libraries does not count as memory of tables."""
+    tables = EmbeddingCollection({"id": 1}, config.embedding_dim, seed=0)
+    optimizer = create_optimizer(config.optimizer, tables, lr=config.lr)
+    tables(torch.zeros(1, 1, dtype=torch.int64)).sum().backward()
+    optimizer.step()
+
+
 def build_model(config: ResolvedConfig, schema: Schema) -> nn.Module:
     """The model with its tables, from the seed alone."""
     return make_model(vars(config), schema)
@@ -154,12 +169,10 @@ def build_model(config: ResolvedConfig, schema: Schema) -> nn.Module:
 
 def give_rows(model: nn.Module, data: PreparedData) -> None:
     """Give rows to the ids that occur often enough in the training rows, if tables train as int8 rows."""
-    tables = int8_tables(model)
-    counts = count_ids(data) if tables else {}
-    for name, table in tables.items():
+    for name, table in int8_tables(model).items():
         table.rows.name = f"feature {name!r}"
-        if name in counts:
-            table.give_rows(counts[name])
+        if data.schema.vocabulary_sizes[name] is not None:
+            table.give_rows(count_ids(data, name))
 
 
 def int8_tables(model: nn.Module) -> dict[str, Finalizable]:
@@ -171,8 +184,9 @@ def int8_tables(model: nn.Module) -> dict[str, Finalizable]:
 
 def counts_of_tables(model: nn.Module, data: PreparedData) -> dict[str, Tensor]:
     """How often ids of tables of int8 rows with a bound occur in training, by the name of the table's module."""
-    counts, paths = count_ids(data), {module: path for path, module in model.named_modules()}
-    return {paths[table]: counts[name] for name, table in int8_tables(model).items() if name in counts}
+    paths, sizes = {module: path for path, module in model.named_modules()}, data.schema.vocabulary_sizes
+    tables = {name: table for name, table in int8_tables(model).items() if sizes[name] is not None}
+    return {paths[table]: count_ids(data, name) for name, table in tables.items()}
 
 
 def shares_without_row(model: nn.Module, data: PreparedData) -> dict[str, dict[str, float]]:

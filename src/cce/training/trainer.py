@@ -18,11 +18,10 @@ from cce.files import write_atomic
 from cce.models import model_note
 from cce.run_folder import RunFolder
 from cce.signals import StopRequest, graceful_stop
-from cce.text import format_bytes
 from cce.training.checkpoint import Checkpoint, explained_misfits
 from cce.training.config import MAY_BE_CHOSEN_AGAIN, MAY_CHANGE, MAY_MOVE, make_config, to_toml
-from cce.training.monitoring import MetricsLog, Progress
-from cce.training.outcome import best_model, go_back_to_best, keep_record
+from cce.training.monitoring import MetricsLog, Progress, peaks_line
+from cce.training.outcome import go_back_to_best, keep_record
 from cce.training.phases import FinalizePhase, Phase, TrainPhase
 from cce.training.refit_phase import RefitPhase
 from cce.training.resolving import resolve
@@ -109,7 +108,7 @@ class Trainer:
     @property
     def model(self) -> nn.Module:
         """The model as it is now; after `run`, as it was at the best validation."""
-        return self._model
+        return self.session.model
 
     def run(self, *, name: str = "", series: str = "") -> RunRecord:
         """Run all phases. Ctrl-C finishes the batch, saves, and raises KeyboardInterrupt with how to resume.
@@ -212,7 +211,6 @@ class Trainer:
                     if phase is self.training or self.training.is_done:  # or there are more epochs now
                         phase.load_state_dict(saved.state["phases"][phase.name])
         session = self.session
-        self._model = session.model
         self.guard = DivergenceGuard(session, self.folder)
         self.stop_request, self.is_to_stop = StopRequest(), False
         log_to = self.folder if self.ranks.is_main and is_logged else None
@@ -246,16 +244,15 @@ class Trainer:
         """Save, score the best model on the test rows, and keep the record."""
         session = self.session
         self.save()
-        self._model, damage = best_model(session, self.folder)
+        damage = go_back_to_best(session, self.folder)
         if damage:
             self.progress.say(f"{damage} The model of step {session.step:,} is kept, in place of the best one.")
         self.write("memory", **session.memory.peaks)
-        peaks = ", ".join(f"{phase} {format_bytes(nbytes)}" for phase, nbytes in session.memory.peaks.items())
-        self.progress.say(f"peak memory above that before tables were made: {peaks}")
+        self.progress.say(peaks_line(session.memory.peaks))
         scores = self.training.scores
         if self.config.test and session.has_rows("test"):
             with session.stopwatch("test"):
-                scores = session.score(self._model, "test")
+                scores = session.score(session.model, "test")
             self.write("test", **scores, best_step=session.step if damage else session.stopping.best_step)
         return keep_record(self, scores, name=name, series=series)
 
