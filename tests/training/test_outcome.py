@@ -14,7 +14,7 @@ import cce
 from cce.embeddings import CCEEmbedding
 from cce.records import read_records
 from cce.training import Trainer
-from cce.training.outcome import environment, go_back_to_best, keep_record
+from cce.training.outcome import best_model, environment, go_back_to_best, keep_record
 from helpers.runs import CCE, tiny_config
 
 
@@ -27,7 +27,7 @@ def begun(data, folder, **changes):
 def test_the_model_goes_back_to_that_of_the_best_checkpoint(data, tmp_path):
     trainer = begun(data, tmp_path)
     session = trainer.session
-    assert go_back_to_best(session, trainer.folder) == ""
+    assert best_model(session, trainer.folder) == (session.model, "")
     session.step = 3
     session.stopping.add(0.5, 3)
     trainer.save()
@@ -35,7 +35,10 @@ def test_the_model_goes_back_to_that_of_the_best_checkpoint(data, tmp_path):
     session.step = 4
     with torch.no_grad():
         session.model.top[0].weight.zero_()
-    assert go_back_to_best(session, trainer.folder) == ""
+    model, damage = best_model(session, trainer.folder)
+    assert damage == ""
+    assert torch.equal(model.top[0].weight, before)
+    go_back_to_best(session, trainer.folder)
     assert torch.equal(session.model.top[0].weight, before)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor, nn
 
 from cce.collection import readable_path
 from cce.diagnostics import gradient_nbytes, summary
@@ -16,6 +17,7 @@ from cce.distributed import broadcast
 from cce.embeddings import Finalizable
 from cce.records import RunRecord
 from cce.training.checkpoint import DamagedCheckpointError, checkpoint_path, read_checkpoint
+from cce.training.session import build_model
 from cce.version import __version__
 from cce.workers import num_cores
 
@@ -27,20 +29,36 @@ if TYPE_CHECKING:
     from cce.training.trainer import Trainer
 
 
-def go_back_to_best(session: Session, folder: RunFolder) -> str:
-    """Let the model be that of the best validation. What is wrong with its checkpoint, if it stays as it is."""
-    if session.stopping.best_step in (-1, session.step):
-        return ""
+def best_model(session: Session, folder: RunFolder) -> tuple[nn.Module, str]:
+    """The model at the best validation, and what is wrong with its checkpoint: then it is the model as it is now."""
+    weights, damage = _best_weights(session, folder)
+    if weights is None:
+        return session.model, damage
+    model = build_model(session.config, session.data.schema)  # clusterings may have changed what the tables are made of
+    model.load_state_dict(weights)
+    return model.to(session.device), ""
+
+
+def go_back_to_best(session: Session, folder: RunFolder) -> None:
+    """Let the model, whose tables are still those of the best validation, have its weights."""
+    if session.stopping.best_step != session.step:
+        weights, _ = _best_weights(session, folder)
+        if weights is not None:
+            session.model.load_state_dict(weights)
+
+
+def _best_weights(session: Session, folder: RunFolder) -> tuple[dict[str, Tensor] | None, str]:
+    """Those of the best validation, and what is wrong with their checkpoint; None without them."""
+    if session.stopping.best_step < 0:
+        return None, ""
     weights, damage = None, ""
     if session.ranks.is_main:
         try:
             weights = read_checkpoint(checkpoint_path(folder.checkpoints, session.stopping.best_step)).model
         except DamagedCheckpointError as error:
             damage = str(error)
-    weights, damage = broadcast((weights, damage), session.ranks)
-    if weights is not None:
-        session.model.load_state_dict(weights)
-    return str(damage)
+    found: tuple[dict[str, Tensor] | None, str] = broadcast((weights, damage), session.ranks)
+    return found
 
 
 def keep_record(trainer: Trainer, scores: Scores, *, name: str = "", series: str = "") -> RunRecord:

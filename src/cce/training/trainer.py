@@ -21,7 +21,7 @@ from cce.signals import StopRequest, graceful_stop
 from cce.training.checkpoint import Checkpoint, explained_misfits
 from cce.training.config import MAY_BE_CHOSEN_AGAIN, MAY_CHANGE, MAY_MOVE, make_config, to_toml
 from cce.training.monitoring import MetricsLog, Progress, peaks_line
-from cce.training.outcome import go_back_to_best, keep_record
+from cce.training.outcome import best_model, go_back_to_best, keep_record
 from cce.training.phases import FinalizePhase, Phase, TrainPhase
 from cce.training.refit_phase import RefitPhase
 from cce.training.resolving import resolve
@@ -108,7 +108,7 @@ class Trainer:
     @property
     def model(self) -> nn.Module:
         """The model as it is now; after `run`, as it was at the best validation."""
-        return self.session.model
+        return self._model
 
     def run(self, *, name: str = "", series: str = "") -> RunRecord:
         """Run all phases. Ctrl-C finishes the batch, saves, and raises KeyboardInterrupt with how to resume.
@@ -211,6 +211,7 @@ class Trainer:
                     if phase is self.training or self.training.is_done:  # or there are more epochs now
                         phase.load_state_dict(saved.state["phases"][phase.name])
         session = self.session
+        self._model = session.model
         self.guard = DivergenceGuard(session, self.folder)
         self.stop_request, self.is_to_stop = StopRequest(), False
         log_to = self.folder if self.ranks.is_main and is_logged else None
@@ -244,7 +245,7 @@ class Trainer:
         """Save, score the best model on the test rows, and keep the record."""
         session = self.session
         self.save()
-        damage = go_back_to_best(session, self.folder)
+        self._model, damage = best_model(session, self.folder)
         if damage:
             self.progress.say(f"{damage} The model of step {session.step:,} is kept, in place of the best one.")
         self.write("memory", **session.memory.peaks)
@@ -252,7 +253,7 @@ class Trainer:
         scores = self.training.scores
         if self.config.test and session.has_rows("test"):
             with session.stopwatch("test"):
-                scores = session.score(session.model, "test")
+                scores = session.score(self._model, "test")
             self.write("test", **scores, best_step=session.step if damage else session.stopping.best_step)
         return keep_record(self, scores, name=name, series=series)
 
