@@ -144,6 +144,13 @@ def test_without_torchrun_a_process_is_alone():
     assert Ranks().device("cpu") == torch.device("cpu")
 
 
+def test_auto_is_the_cpu_and_says_so_where_there_is_a_gpu(monkeypatch):
+    assert Ranks().device("auto") == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.warns(UserWarning, match="device 'auto' is the CPU: nothing has run on a GPU yet. 'cuda' tries it."):
+        assert Ranks().device("auto") == torch.device("cpu")
+
+
 @pytest.mark.parametrize("name", ["tpu", "meta", "", "cuda:99", *([] if torch.cuda.is_available() else ["cuda"])])
 def test_a_device_that_is_not_here_is_rejected(name):
     with pytest.raises(ValueError, match=rf"device must be one of this machine's, cpu, cuda .* or auto, got '{name}'"):

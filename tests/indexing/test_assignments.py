@@ -1,4 +1,4 @@
-"""Learned pointers: small, exact, saved, and moved by nobody."""
+"""Learned pointers: small, exact and saved."""
 
 import copy
 import io
@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from cce.indexing import Assignments, PointerStore
+from cce.indexing import Assignments, PointerStore, keep_on_cpu
 from cce.indexing.ids import BLOCK, blocks
 
 
@@ -83,14 +83,19 @@ def test_no_cast_touches_the_pointers(num_rows):
     assert assignments.pointers.words.data_ptr() == place
 
 
-def test_a_move_to_another_device_leaves_the_pointers_on_the_cpu():
-    assignments = make()
-    place = assignments.pointers.words.data_ptr()
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        assignments.to_empty(device="cuda")
-    assert assignments.hash.seeds.device.type == "cuda"
-    assert assignments.pointers.words.device.type == "cpu"
-    assert assignments.pointers.words.data_ptr() == place
+@pytest.mark.parametrize("stays", [False, True])
+def test_pointers_follow_to_another_device_unless_they_are_asked_to_stay(stays):
+    """Of all devices that this build has none of, torch pretends to compute on "lazy" alone."""
+    assignments, away = make(num_learned=20), torch.device("lazy:0")
+    if stays:
+        keep_on_cpu(assignments)
+    pretended = FakeTensorMode(allow_non_fake_inputs=True)
+    assignments.pointers.words = pretended.from_tensor(assignments.pointers.words)
+    with pretended:
+        assignments._apply(lambda tensor: pretended.from_tensor(tensor).to(away))
+        assert assignments(torch.arange(50, device=away)).device == away  # it mixes no devices, or torch would raise
+    assert assignments.hash.seeds.device == away
+    assert assignments.pointers.words.device == (torch.device("cpu") if stays else away)
 
 
 def test_on_the_meta_device_there_are_no_pointers_until_they_are_drawn():

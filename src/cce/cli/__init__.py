@@ -1,4 +1,4 @@
-"""The words typed in a shell: `cce VERB …`. Verbs load what they need when they are called, so help comes at once.
+"""The command line: `cce VERB …`. Verbs import what they need when they run, so help appears at once.
 
 A verb is a module with `HELP`, one line; `add_arguments(parser)`; `run(options)`; and, if it has them, `DESCRIPTION`
 and `EXAMPLE`. Installed packages add verbs by entry points: such a module is imported if its verb was typed, or if the
@@ -76,7 +76,7 @@ def _parse(kind: type[argparse.ArgumentParser], arguments: Sequence[str] | None)
 
 
 def _add_plugin(parser: argparse.ArgumentParser) -> None:
-    about = "Python file or module that registers methods, models, metrics or sources; goes with every verb, repeatable"
+    about = "Python file or module that registers methods, models, metrics or sources; for any verb, repeatable"
     parser.add_argument("--plugin", metavar="FILE", action="append", default=[], help=about)
 
 
@@ -106,7 +106,10 @@ def run_verb(arguments: Sequence[str]) -> None:
 
 def _parser(kind: type[argparse.ArgumentParser], typed: str | None) -> argparse.ArgumentParser:
     """The parser of all verbs. `typed`: the verb that is to run; None shows the help of all."""
-    parser = kind(prog="cce", description="Embedding tables 10 to 10,000 times smaller while they train.")
+    parser = kind(
+        prog="cce",
+        description="Small embedding tables for PyTorch: 8-bit rows in training, one to eight bytes per id in service.",
+    )
     parser.add_argument("--version", action="version", version=f"cce {__version__}")
     _add_plugin(parser)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)

@@ -10,12 +10,11 @@ from cce.cli.loading import add_run, load
 from cce.files import check_target, replace_file
 from cce.records import strict_json
 
-HELP = "write the vectors of a feature's values, for retrieval"
+HELP = "write the vectors of a feature, for retrieval"
 DESCRIPTION = (
-    "Write the vectors of all ids of a feature to a .npy file, row by row, and their raw values to a "
-    "Parquet file beside it (vectors.values.parquet for vectors.npy), unless data is synthetic or ids are hashes. "
-    "Row 0 is of unseen values; a missing value is empty text. Both are written in blocks, and numpy, faiss or "
-    "usearch can map the vectors."
+    "Write the vectors of all ids of a feature to a .npy file, which numpy, faiss or usearch can map, and their raw "
+    "values to a Parquet file beside it (vectors.values.parquet for vectors.npy), unless data is synthetic or ids are "
+    "hashes. Row 0 is for unseen values; a missing value is empty text."
 )
 EXAMPLE = """examples:
   cce embed runs/clicks-cce --feature item --out vectors.npy
@@ -25,8 +24,8 @@ EXAMPLE = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the verb."""
     add_run(parser)
-    parser.add_argument("--feature", required=True, metavar="NAME", help="the feature whose vectors are written")
-    parser.add_argument("--out", required=True, type=Path, metavar="FILE.npy", help="the file of vectors")
+    parser.add_argument("--feature", required=True, metavar="NAME", help="feature whose vectors to write")
+    parser.add_argument("--out", required=True, type=Path, metavar="FILE.npy", help="file of vectors to write")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -10,8 +10,8 @@ from cce.records import strict_json
 
 HELP = "score a checkpoint on a split of a data set, or on raw rows"
 DESCRIPTION = (
-    "Score a checkpoint on a split of a data set that `cce prepare` made, or on a CSV, TSV or Parquet "
-    "file of raw rows with labels. Of a run, the checkpoint with the best validation is scored."
+    "Score a checkpoint on a split of a data set made by `cce prepare`, or on a CSV, TSV or Parquet file of raw rows "
+    "with labels. For a run, that is the checkpoint with the best validation score."
 )
 EXAMPLE = """examples:
   cce evaluate runs/clicks-cce runs/clicks
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the verb."""
     add_run(parser)
     parser.add_argument("rows", metavar="DATA|RAW", help="folder of a data set, or a file of raw rows with labels")
-    parser.add_argument("--split", default=None, help="of a data set: train, validation or test (default: test)")
+    parser.add_argument("--split", default=None, help="split of a data set: train, validation or test (default: test)")
     parser.add_argument(
         "--metrics",
         nargs="+",

@@ -15,8 +15,8 @@ HELP = "write a trained run for serving: ONNX, torch.export, or tables that NumP
 DESCRIPTION = (
     "Freeze the best model of a run and write it to a new folder: as a whole program (onnx, pt2), or "
     "as tables and weights that NumPy reads (safetensors), with the vocabularies that turn raw values into "
-    "ids. With --verify, the result is run on held-out rows and over all ids, and nothing is left behind if it "
-    "differs from the run."
+    "ids. With --verify, the result is run on held-out rows and over all ids; if it differs from the run, "
+    "nothing is left behind."
 )
 EXAMPLE = """examples:
   cce export runs/clicks-cce out/clicks --format onnx --verify data/clicks
@@ -27,9 +27,13 @@ EXAMPLE = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the verb."""
     add_run(parser)
-    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, which must not exist yet")
-    parser.add_argument("--format", choices=FORMAT_NAMES, default="safetensors", help="(default: %(default)s)")
-    parser.add_argument("--verify", type=Path, metavar="DATA", default=None, help="data set to compare with the run on")
+    parser.add_argument("out", type=Path, metavar="OUT", help="new folder to write")
+    parser.add_argument(
+        "--format", choices=FORMAT_NAMES, default="safetensors", help="files to write (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--verify", type=Path, metavar="DATA", default=None, help="data set on which to compare the export with the run"
+    )
 
 
 def run(options: argparse.Namespace) -> None:

@@ -12,10 +12,9 @@ from cce.text import format_bytes
 
 HELP = "choose the size of a trained run: train once, serve any size"
 DESCRIPTION = (
-    "Choose another size for the tables of a finished run of cce. The run keeps its int8 rows, from "
-    "which pointers and codebooks of any size are made; nothing is trained again. Without a size, the smallest is "
-    "taken that loses at most 0.0005 on the validation rows. The model is tested, and the run has a new record. "
-    "If it is interrupted, the run has either the old or the new tables."
+    "Choose another size for the tables of a finished run of cce. The run keeps its int8 rows, so nothing is trained "
+    "again. Without an option, the smallest size is chosen that loses at most 0.0005 on the validation rows. The model "
+    "is tested again, and the run gets a new record. If interrupted, the run has either the old or the new tables."
 )
 EXAMPLE = """examples:
   cce finalize runs/clicks-cce --curve
@@ -29,9 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="RUN", help="folder of a finished run")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--curve", action="store_true", help="show all sizes and write sizes.json; change nothing else")
-    what.add_argument("--nbytes", type=typed_bytes, help="most bytes of all tables together, such as 1MB")
-    what.add_argument("--bits", type=float, help="most bits of pointers of an id, such as 8")
-    what.add_argument("--tolerance", type=float, help="what validation may lose against int8 rows, such as 0.0005")
+    what.add_argument("--nbytes", type=typed_bytes, help="maximum bytes of all tables together, such as 1MB")
+    what.add_argument("--bits", type=float, help="maximum bits of pointers per id, such as 8")
+    what.add_argument(
+        "--tolerance", type=float, help="loss of validation score against int8 rows that is allowed, such as 0.0005"
+    )
     what.add_argument("--discard", action="store_true", help="remove the int8 rows: the size is final")
     parser.add_argument("--refits", type=typed_count, default=0, help="rounds of refits, or auto (default: 0)")
     add_model(parser)

@@ -11,8 +11,8 @@ from cce.records import strict_json
 
 HELP = "show what a run or a checkpoint holds: tables, bytes, entropies, scores"
 DESCRIPTION = (
-    "Show what a run (its newest whole checkpoint) or a checkpoint holds: the parameters and bytes of "
-    "every table, whether learned pointers have collapsed, the options, and the scores so far."
+    "Show what a checkpoint, or the newest intact one of a run, holds: the parameters and bytes of each table, whether "
+    "learned pointers have collapsed, the options, and the scores so far."
 )
 EXAMPLE = """examples:
   cce inspect runs/clicks-cce

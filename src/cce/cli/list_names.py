@@ -7,8 +7,8 @@ import inspect
 import json
 from typing import Any
 
-HELP = "show the methods, models, metrics or sources that there are"
-DESCRIPTION = "Show the names that other verbs take, a line each, with those that plug-ins registered."
+HELP = "list methods, models, metrics or sources"
+DESCRIPTION = "List the names that other verbs take, one per line, with those of plug-ins."
 EXAMPLE = """examples:
   cce list methods
   cce list metrics --json

@@ -43,17 +43,21 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 def add_device(parser: argparse.ArgumentParser) -> None:
     """Add where the model runs."""
-    parser.add_argument("--device", default="auto", help="cpu, cuda, or auto: cuda where there is one")
+    parser.add_argument(
+        "--device", default="auto", help="cpu, cuda, or auto, which stays on the CPU: nothing has run on a GPU yet"
+    )
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Add the way to let the code of a saved model run."""
-    parser.add_argument("--model", default=None, help="the model again, if it is a file of your own: FILE.py:NAME")
+    parser.add_argument(
+        "--model", default=None, help="your own model, again as FILE.py:NAME; its code is run only if named here"
+    )
 
 
 def add_data_set(parser: argparse.ArgumentParser) -> None:
     """Add where the data set of a run is now."""
-    about = "the data set that the run was trained on, if it is not where it was: it has the vocabularies"
+    about = "data set that the run was trained on, which has the vocabularies, if it has moved"
     parser.add_argument("--data", type=Path, metavar="FOLDER", default=None, dest="data_set", help=about)
 
 

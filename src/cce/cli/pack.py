@@ -9,11 +9,11 @@ from cce.cli.loading import add_data_set
 from cce.records import strict_json
 from cce.text import format_bytes
 
-HELP = "put a run in one file that can be moved: model, options, scores, vocabularies"
+HELP = "put a run in one file: model, options, scores, vocabularies"
 DESCRIPTION = (
     "Put the best checkpoint of a run, its options and scores, and the vocabularies and transforms of "
-    "its data set in one checksummed file. `cce predict`, `cce evaluate`, `cce embed` and cce.load_run take it "
-    "as they take the run. The code of a model of your own is not in it."
+    "its data set in one checksummed file. `cce predict`, `cce evaluate`, `cce embed` and cce.load_run "
+    "take it in place of a run. It does not contain the code of your own model."
 )
 EXAMPLE = """examples:
   cce pack runs/clicks-cce -o one.ccez
@@ -23,7 +23,7 @@ EXAMPLE = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the verb."""
     parser.add_argument("path", type=Path, metavar="RUN", help="folder of a run or of a checkpoint")
-    parser.add_argument("-o", "--out", required=True, type=Path, metavar="FILE.ccez", help="the file to write")
+    parser.add_argument("-o", "--out", required=True, type=Path, metavar="FILE.ccez", help="file to write")
     add_data_set(parser)
 
 

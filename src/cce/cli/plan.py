@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 HELP = "show the table each feature gets under a budget, in parameters and in bytes"
 DESCRIPTION = (
-    "Show the table that every feature gets under a budget: its method, parameters, bytes of codebook "
-    "and pointers as it is served, and how many times fewer of each than the full table has; and the bytes of all "
-    "tables in training. Nothing is trained or allocated."
+    "Show the table that each feature gets under a budget: its method, its parameters, its bytes of codebook and "
+    "pointers when served, and how many times fewer than the full table has; and the bytes of all tables in training. "
+    "Nothing is trained or allocated."
 )
 EXAMPLE = """examples:
   cce plan data/criteo --nbytes 50M
@@ -27,9 +27,9 @@ EXAMPLE = """examples:
   cce plan 6000000 800000 1500 --embedding-dim 16 --cap 128000
   cce plan user=6000000 item=800000 --nbytes 50MB
 
-Of a data set, the tables are those that `cce train` with the same options makes: ids are counted in the training rows.
+For a data set, the tables are those that `cce train` makes with the same options: ids are counted in the training rows.
 
-Which method scores best in a budget is not predicted: `cce sweep` measures it on your data."""
+It does not predict which method scores best: `cce sweep` measures that on your data."""
 NOT_COUNTED = "Ids are not counted: give the folder of a data set to see the tables of `cce train`."
 
 
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _sizes(plan: RunPlan) -> str:
-    """What all tables hold in training, and when they are served."""
+    """The bytes of all tables in training, and when served."""
     least, most = plan.least_nbytes, plan.most_nbytes
     training = f"in training: {format_bytes(plan.training_nbytes)}, with gradients and the state of the optimizer"
     if least == most:

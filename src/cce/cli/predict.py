@@ -8,11 +8,11 @@ import os
 from cce.cli.loading import add_device, add_run, load
 from cce.records import strict_json
 
-HELP = "give raw rows their probabilities, by a trained run"
+HELP = "predict the probability of each raw row with a trained run"
 DESCRIPTION = (
-    "Give each row of a CSV, TSV or Parquet file its probability, in order, by the best "
-    "checkpoint of a run; or each row of a split of a data set that `cce prepare` made. Rows need no label. They "
-    "are read and written block by block."
+    "Predict the probability of each row of a CSV, TSV or Parquet file, or of a split of a data set made by "
+    "`cce prepare`, in order, with the best checkpoint of a run. Rows need no label. They are read and written in "
+    "blocks."
 )
 EXAMPLE = """examples:
   cce predict runs/clicks-cce tomorrow.csv --out predictions.parquet
@@ -22,9 +22,9 @@ EXAMPLE = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the verb."""
     add_run(parser)
-    parser.add_argument("raw", metavar="RAW|DATA", help="the file of raw rows, or the folder of a data set")
-    parser.add_argument("--split", default=None, help="of a data set: train, validation or test (default: test)")
-    parser.add_argument("--out", required=True, metavar="FILE", help="where to write: CSV, TSV or Parquet, by its name")
+    parser.add_argument("raw", metavar="RAW|DATA", help="file of raw rows, or folder of a data set")
+    parser.add_argument("--split", default=None, help="split of a data set: train, validation or test (default: test)")
+    parser.add_argument("--out", required=True, metavar="FILE", help="file to write: CSV, TSV or Parquet, by its name")
     add_device(parser)
 
 

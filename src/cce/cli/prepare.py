@@ -1,4 +1,4 @@
-"""`cce prepare`: raw logs → a data set that trains. Sources declare their options."""
+"""`cce prepare`: raw logs → a data set to train on. Sources declare their options."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from cce.data import SOURCES, Option
 if TYPE_CHECKING:
     from cce.data import PreparedData
 
-HELP = "turn raw click logs into a data set that trains"
+HELP = "turn raw logs into a data set to train on"
 DESCRIPTION = (
-    "Turn raw click logs into a data set: rows, vocabularies, splits, and a manifest with checksums. "
-    "A preparation that was interrupted resumes when it is started again."
+    "Turn raw logs into a data set: rows, vocabularies, splits, and a manifest with checksums. Run the same command "
+    "again to resume a preparation that was interrupted."
 )
 EXAMPLE = """examples:
   cce prepare synthetic runs/clicks --rows 300000 --vocabulary-sizes 20000 5000 100
@@ -29,27 +29,32 @@ EXAMPLE = """examples:
   cce prepare table clicks/ runs/clicks --split files --label click --categorical '*'
 """
 OF_VERB = ("verb", "paths", "run", "plugin", "plugins", "json")  # of the parser, or used by `run`
-HELD_OUT = "of --split random, order or temporal (default: 0.1)"
+HELD_OUT = "with --split random, order or temporal (default: 0.1)"
 
 
 OF_ALL = (
-    Option("split", "how rows are held out: the ways of a kind are below, the default first; files: by their names"),
-    Option("validation", f"share of rows for validation {HELD_OUT}", type=float),
-    Option("test", f"share of rows for the test {HELD_OUT}", type=float),
-    Option("seed", "seed of everything random (default: 0)", type=int),
-    Option("min_count", "values seen less often are unseen, id 0 (default: 1)", type=int),
-    Option("vocabulary_from", "rows that are counted (default: train)", choices=("train", "all")),
-    Option("hash_ids", "ids are hashes of so many bits; nothing is counted, such as 20", type=int, metavar="BITS"),
-    Option("max_bad_rows", "malformed rows that are left out and reported (default: 0)", type=int),
-    Option("jobs", "processes (default: one a core, at most one for each 64 MB)", type=int),
-    Option("engine", "local, ray, or ray://host:port (default: local)"),
+    Option("split", "how rows are held out; the choices of each kind are listed below, its default first"),
+    Option("validation", f"share of rows held out for validation {HELD_OUT}", type=float),
+    Option("test", f"share of rows held out for testing {HELD_OUT}", type=float),
+    Option("seed", "random seed (default: 0)", type=int),
+    Option("min_count", "values that occur less often get id 0, as unseen ones do (default: 1)", type=int),
+    Option("vocabulary_from", "rows whose values are counted (default: train)", choices=("train", "all")),
+    Option(
+        "hash_ids",
+        "make ids by hashing to this many bits, such as 20, without counting values",
+        type=int,
+        metavar="BITS",
+    ),
+    Option("max_bad_rows", "number of malformed rows to skip and report before failing (default: 0)", type=int),
+    Option("jobs", "number of processes (default: one per core, at most one per 64 MB of input)", type=int),
+    Option("engine", "where processes run: local, ray, or ray://host:port (default: local)"),
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the verb."""
-    parser.add_argument("kind", metavar="KIND", help="what RAW is; the kinds are listed below")
-    text = "the raw file or folder (none for synthetic), and the folder to make"
+    parser.add_argument("kind", metavar="KIND", help="format of RAW; the kinds are listed below")
+    text = "raw file or folder (none for synthetic), and the folder to create"
     parser.add_argument("paths", type=Path, nargs="+", metavar="RAW OUT", help=text)
     parser.usage = "cce prepare KIND [RAW] OUT [options]"
     groups = {"all kinds (of synthetic, --seed alone)": list(OF_ALL)}
@@ -64,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--open", action="store_true", default=None, help=about)
     _add_synthetic(parser.add_argument_group("options of synthetic"))
     kinds = {name: f"{each.about}; --split {' | '.join(each.splits)}" for name, each in SOURCES.items()}
-    kinds["synthetic"] = "clicks of hidden clusters, whose best possible score is known"
+    kinds["synthetic"] = "clicks that depend on hidden clusters; the best possible score is known"
     parser.epilog = f"{EXAMPLE}\nkinds:\n" + "\n".join(f"  {name:16}{about}" for name, about in kinds.items())
 
 
@@ -82,18 +87,24 @@ def _add_options(group: Any, options: list[Option]) -> None:
 
 def _add_synthetic(group: Any) -> None:
     add = group.add_argument
-    add("--rows", type=int, dest="num_rows", metavar="N", help="rows in all (default: 500000)")
-    about = "ids of each feature (default: 20000 5000 1000 100)"
+    add("--rows", type=int, dest="num_rows", metavar="N", help="total number of rows (default: 500000)")
+    about = "number of ids of each feature (default: 20000 5000 1000 100)"
     add("--vocabulary-sizes", type=int, nargs="+", metavar="N", help=about)
-    about = "features that matter, from the first on (default: all)"
+    about = "number of features that affect the label, from the first on (default: all)"
     add("--informative", type=int, dest="num_informative", metavar="N", help=about)
-    add("--clusters", type=int, dest="num_clusters", metavar="N", help="hidden clusters of a feature (default: 32)")
-    add("--num-dense", type=int, metavar="N", help="dense features (default: 4)")
+    add(
+        "--clusters",
+        type=int,
+        dest="num_clusters",
+        metavar="N",
+        help="number of hidden clusters per feature (default: 32)",
+    )
+    add("--num-dense", type=int, metavar="N", help="number of dense features (default: 4)")
     about = "how often each id is replaced by a new one while training rows go by (default: 0)"
     add("--turnover", type=float, help=about)
     add("--day", type=int, metavar="N", help="this day of a stream: training rows alone, ids of 64 bits")
     add("--days", type=int, metavar="N", help="days of the stream, from time 0 to time 1 (default: 10)")
-    add("--drift", type=float, help="share of ids that change cluster while training rows go by (default: 0)")
+    add("--drift", type=float, help="share of ids that change cluster during the training rows (default: 0)")
 
 
 def run(options: argparse.Namespace) -> None:

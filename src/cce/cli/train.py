@@ -17,9 +17,9 @@ from cce.training import GROUPS, MORE, TrainConfig, check_names, make_config, pa
 
 HELP = "train a model with tables of any kind and size"
 DESCRIPTION = (
-    "Train a model on a data set that `cce prepare` made. Checkpoints, the log and the record are "
-    "saved in the folder of the run. Ctrl-C saves; --resume continues a run that was stopped or killed, which then "
-    "ends as it would have."
+    "Train a model on a data set made by `cce prepare`. Checkpoints, the log and the record are saved in the folder "
+    "of the run. Ctrl-C saves and stops; --resume continues a run that was stopped or killed, with the same result as "
+    "without the stop."
 )
 EXAMPLE = """examples:
   cce train runs/clicks --method cce --cap 8000 --epochs 2 --out runs/clicks-cce
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=None, help="folder of the run (default: runs/DATA-METHOD)")
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file of options")
     more = [each.name for each in fields(TrainConfig) if each.metadata.get("group") == MORE and each.name != "plugins"]
-    add_set(parser, f"options of a TOML file that have no flag: {', '.join(more)}")
+    add_set(parser, f"options without a flag of their own, as in a TOML file: {', '.join(more)}")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="resume the run in this folder")
     about = "go on with a stream, on further parts or on what is new in its folders"
     parser.add_argument("--continue", nargs="+", metavar=("RUN", "PART"), dest="go_on", default=None, help=about)

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 HELP = "check every file of a prepared data set or of a run"
 DESCRIPTION = (
-    "Read every file of a data set made by `cce prepare`: checksums, shapes, row counts, ids "
-    "within their vocabularies, labels of 0 or 1, dense values and weights that are finite. Or read every file of "
-    "a run: options, log, record, and checkpoints, whose tensors must fit the model. No code of a model is run."
+    "Check every file of a data set made by `cce prepare`: checksums, shapes, row counts, ids within their "
+    "vocabularies, labels of 0 or 1, finite dense values and weights. Or check every file of a run: options, log, "
+    "record, and checkpoints, whose tensors must fit the model. No model code is run."
 )
 EXAMPLE = """examples:
   cce verify runs/clicks
   cce verify runs/clicks-cce
   cce verify runs/clicks --json
 
-Exit code 0: everything is right. 2: something is wrong, and the first problem is named; --json lists them all."""
+Exit code 0: no problems. 2: there are problems; the first one is printed, and --json lists all."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

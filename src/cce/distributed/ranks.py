@@ -3,6 +3,7 @@
 import gc
 import inspect
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,9 +36,11 @@ class Ranks:
         return self.rank == 0
 
     def device(self, name: str) -> torch.device:
-        """The device of this process: `cpu`, `cuda`, or `auto` for cuda where there is one."""
+        """The device of this process: `cpu`, `cuda`, or `auto`, the CPU, as nothing here has run on a GPU yet."""
         if name == "auto":
-            name = "cuda" if torch.cuda.is_available() else "cpu"
+            name = "cpu"
+            if torch.cuda.is_available():
+                warnings.warn("device 'auto' is the CPU: nothing has run on a GPU yet. 'cuda' tries it.", stacklevel=3)
         try:
             device = torch.device("cuda", self.local_rank) if name == "cuda" else torch.device(name)
             if device.type != "cpu":

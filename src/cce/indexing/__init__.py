@@ -37,4 +37,4 @@ from cce.indexing.sources import (
     rows_of,
     slots_of,
 )
-from cce.indexing.state import IndexModule, Version, Versioned, versions_of
+from cce.indexing.state import IndexModule, Version, Versioned, keep_on_cpu, versions_of

@@ -50,6 +50,7 @@ class Assignments(IndexModule):
         self.hash = MultiplyShift(num_columns, num_rows, generator=generator, device=device)
         self.pointers = PointerStore(num_learned, num_columns, num_rows, is_meta=self.hash.seeds.is_meta)
         self._point_to_hashed_rows()
+        self._follow_seeds()
 
     @classmethod
     def of(cls, pointers: PointerStore) -> Assignments:
@@ -102,18 +103,24 @@ class Assignments(IndexModule):
         """Point all learned ids elsewhere at once, in as many rows as these pointers can name."""
         self.pointers = self.pointers.replace(pointers)
         self.hash.num_rows = pointers.num_rows
+        self._follow_seeds()
 
     def resize(self, num_rows: int) -> None:
         """Have `num_rows` rows to point to, and point all learned ids to the first of them."""
         self.replace(PointerStore(self.num_learned, self.num_columns, num_rows))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
-        """Follow the seeds into shared memory and to the meta device, but to no other."""
         applied = super()._apply(fn, recurse)
-        self.pointers.set_meta(self.hash.seeds.is_meta)
+        self._follow_seeds()
         if self.hash.seeds.is_cpu and self.hash.seeds.is_shared():  # type: ignore[no-untyped-call]
             self.pointers.share_memory_()
         return applied
+
+    def _follow_seeds(self) -> None:
+        """Move the pointers to the device of the seeds, unless they stay on the CPU."""
+        self.pointers.set_meta(self.hash.seeds.is_meta)
+        if not (self.stays_on_cpu or self.pointers.is_meta):
+            self.pointers.words = self.pointers.words.to(self.hash.seeds.device)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:  # noqa: FBT001
         super()._save_to_state_dict(destination, prefix, keep_vars)

@@ -1,7 +1,7 @@
 """`PointerStore`: for every id and column, the row of the codebook that the id points to.
 
 Whoever reads or writes rows need not know how they are stored: packed, in memory that several processes may share.
-Pointers stay on the CPU, so a vocabulary costs a GPU nothing.
+They lie on the device of their table, or on the CPU, if they are asked to stay there (`keep_on_cpu`).
 
 A pointer takes 1 to 16 bits, or 32. Pointers follow each other without gaps in a stream of bytes: number `p` takes the
 bits from `p · bits` on, lowest bits first. Three bytes of zeros end the stream, so that the four bytes from where any
@@ -74,7 +74,7 @@ class PointerStore:
 
     def write(self, first: int, rows: Tensor) -> None:
         """Point ids `first`, `first + 1`, … to `rows` `(n, num_columns)`."""
-        rows = rows.cpu()
+        rows = rows.to(self.words.device)
         if rows.shape != (len(rows), self.num_columns) or not 0 <= first <= self.num_ids - len(rows):
             raise ValueError(
                 f"rows must be ({self.num_ids - first} or less, {self.num_columns}) from id {first} on, "

@@ -56,6 +56,7 @@ class IndexModule(Versioned):
 
     index_state: ClassVar[tuple[str, ...]]
     device_tensors: ClassVar[tuple[str, ...]] = ()
+    stays_on_cpu = False  # whether `.to(device)` leaves device tensors where they are: see `keep_on_cpu`
 
     @property
     def nbytes(self) -> int:
@@ -80,7 +81,8 @@ class IndexModule(Versioned):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
         state = {name: getattr(self, name) for name in self.device_tensors} | self._index_state()
         for name, tensor in state.items():
-            setattr(self, name, fn(tensor) if name in self.device_tensors else _applied_on_cpu(tensor, fn))
+            follows = name in self.device_tensors and not self.stays_on_cpu
+            setattr(self, name, fn(tensor) if follows else _applied_on_cpu(tensor, fn))
         applied: Self = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return applied
 
@@ -116,6 +118,16 @@ class IndexModule(Versioned):
                 setattr(self, name, found if name in self.device_tensors else found.to("cpu", copy=True))
             else:
                 tensor.copy_(found)
+
+
+def keep_on_cpu(model: nn.Module) -> None:
+    """Have the pointers and int8 rows of a model stay on the CPU at `.to(device)`: ids then travel there and back.
+
+    Seeds of hash functions, which are small, still follow.
+    """
+    for module in model.modules():
+        if isinstance(module, IndexModule) and "seeds" not in module.device_tensors:
+            module.stays_on_cpu = True
 
 
 def _applied_on_cpu(tensor: Tensor, fn: Callable[[Tensor], Tensor]) -> Tensor:

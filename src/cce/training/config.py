@@ -91,22 +91,22 @@ class TrainConfig:
         "gradients, for sgd or adagrad",
     )
     min_count: int | None = option(
-        None, "tables", f"occurrences in training after which an id has a row of its own ({DEFAULT_METHOD}: 1, all ids)"
+        None, "tables", f"training occurrences after which an id gets its own row (default for {DEFAULT_METHOD}: 1)"
     )
-    cap: int | None = option(None, "tables", "most parameters of any one table")
+    cap: int | None = option(None, "tables", "maximum number of parameters of any one table")
     num_params: int | None = option(None, MORE, "parameters of all tables together, instead of a cap")
-    nbytes: int | None = option(None, "tables", "bytes of all tables together, pointers included, such as 1MB")
+    nbytes: int | None = option(None, "tables", "maximum bytes of all tables together, pointers included, such as 1MB")
     compression: float | None = option(None, MORE, "how many times fewer parameters all tables have")
     bits: float | None = option(
-        None, "tables", f"most bits of pointers of an id, when tables of {DEFAULT_METHOD} are served"
+        None, "tables", f"maximum bits of pointers per id of {DEFAULT_METHOD} tables when served, such as 8"
     )
     tolerance: float | None = option(
         None,
         "tables",
-        f"how much validation may lose when tables of {DEFAULT_METHOD} are finalized: the smallest "
-        "size within it is taken (default: 0.0005)",
+        f"loss of validation score that is allowed when {DEFAULT_METHOD} tables are finalized; the smallest size "
+        "within it is chosen (default: 0.0005)",
     )
-    start_from: str | None = option(None, "tables", "folder of a run whose best model this run starts from")
+    start_from: str | None = option(None, "tables", "initialize from the best model of the run in this folder")
     start_scale: str | float = option(
         AUTO,
         MORE,
@@ -116,7 +116,8 @@ class TrainConfig:
     preset: str = option(
         "tuned",
         "training",
-        f"paper: {PAPER_METHOD} in place of {DEFAULT_METHOD}, sgd at 0.1, batches of 128, DLRM's initial vectors",
+        f"defaults of options that are not given; paper: {PAPER_METHOD}, sgd at 0.1, batches of 128, DLRM's initial "
+        "vectors",
         choices=PRESETS,
     )
     stream: list[str] = option(
@@ -128,7 +129,7 @@ class TrainConfig:
     epochs: int = option(1, "training", "passes over the training rows; 0 with start_from")
     max_steps: int | None = option(None, "training", "stop after N optimizer steps")
     batch_size: int = option(
-        BY_PRESET, "training", f"rows of a step, over all processes together {_by_preset('batch_size')}"
+        BY_PRESET, "training", f"rows per step, over all processes together {_by_preset('batch_size')}"
     )
     optimizer: str = option(BY_PRESET, "training", f"adam, adamw, adagrad or sgd {_by_preset('optimizer')}")
     optimizer_options: dict[str, Any] = option(
@@ -137,34 +138,37 @@ class TrainConfig:
     lr: float = option(BY_PRESET, "training", f"learning rate {_by_preset('lr')}")
     lr_schedule: str = option("constant", "training", "learning-rate schedule", choices=LR_SCHEDULES)
     weight_decay: float = option(0.0, "training", "weight decay of the tables (L2, as in torch.optim.Adam)")
-    seed: int = option(0, "training", "seed of everything random")
+    seed: int = option(0, "training", "random seed")
     cluster_at: str | list[float] = option(
         AUTO,
         "after",
-        "when tables are clustered in training: after these numbers of epochs, such as 0.25 0.5; "
-        "best-of-10-epochs or one-epoch, the paper's schedules; never; or auto, the method's own "
-        f"({DEFAULT_METHOD}: never)",
+        "when to cluster tables in training: epochs such as 0.25 0.5; best-of-10-epochs or one-epoch, the paper's "
+        f"schedules; never; or auto, the method's own (never for {DEFAULT_METHOD})",
     )
     refits: int | str = option(
-        AUTO, "after", "rounds of refits after training, or auto: where they pay, and no longer than training took"
+        AUTO,
+        "after",
+        "rounds of refits after training, or auto: while they improve validation, and no longer than training took",
     )
     validations_per_epoch: int = option(6, MORE, "how often the validation rows are scored")
     metrics: list[str] = option(
-        list(DEFAULT_METRICS), "scores", f"scores of validation and test rows: {', '.join(list_metrics())}"
+        list(DEFAULT_METRICS), "scores", f"metrics of validation and test rows: {', '.join(list_metrics())}"
     )
-    best_by: str = option(DEFAULT_BEST_BY, "scores", "metric that says which checkpoint is the best, and when to stop")
+    best_by: str = option(
+        DEFAULT_BEST_BY, "scores", "metric that decides which checkpoint is best and when to stop early"
+    )
     early_stopping: bool = option(
         default=True, group=MORE, text="stop when an epoch's best validation is worse than the last one's"
     )
     test: bool = option(default=True, group=MORE, text="score the test rows with the best checkpoint at the end")
-    logger: str | None = option(None, "machine", "log to tensorboard as well, or to a logger of a plug-in")
+    logger: str | None = option(None, "machine", "also log to tensorboard, or to a logger that a plug-in registers")
     plugins: list[str] = option(
         [], MORE, "Python files or modules that were loaded with cce.plugins.load_plugins and that the run needs"
     )
     verify: bool = option(
-        default=True, group="machine", text="compare the files of the data set with their checksums before training"
+        default=True, group="machine", text="check the data set against its checksums before training"
     )
-    device: str = option(AUTO, "machine", "cpu, cuda, or auto: cuda where there is one")
+    device: str = option(AUTO, "machine", "cpu, cuda, or auto, which stays on the CPU: nothing has run on a GPU yet")
     threads: int | None = option(None, MORE, "threads of torch on the CPU")
 
     def __post_init__(self) -> None:

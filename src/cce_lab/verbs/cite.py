@@ -15,9 +15,9 @@ METHODS = re.compile(r",\n\s*methods\s*=\s*\{([^}]*)\}")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.description = "Print a BibTeX entry for each paper that these methods come from; a shared paper once."
+    parser.description = "Print a BibTeX entry for each paper that the methods come from, each paper once."
     parser.epilog = EXAMPLE
-    parser.add_argument("methods", nargs="*", metavar="METHOD", default=["cce"], help="methods (default: cce)")
+    parser.add_argument("methods", nargs="*", metavar="METHOD", default=["cce"], help="methods to cite (default: cce)")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -20,11 +20,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = EXAMPLE
     parser.add_argument("path", type=Path, metavar="RUN", help="folder of a run or of a checkpoint, or a pack (.ccez)")
-    about = f"where to (default: {PAGE} in the folder of the run, or beside a pack, under its name)"
+    about = f"file to write (default: {PAGE} in the folder of the run; for a pack, its name with .html)"
     parser.add_argument("out", type=Path, nargs="?", metavar="FILE", default=None, help=about)
-    about = "the data set that the run was trained on, if it is not where it was"
+    about = "data set that the run was trained on, if it has moved"
     parser.add_argument("--data", type=Path, metavar="FOLDER", default=None, help=about)
-    parser.add_argument("--model", default=None, help="the model again, if it is a file of your own: FILE.py:NAME")
+    parser.add_argument(
+        "--model", default=None, help="your own model, again as FILE.py:NAME; its code is run only if named here"
+    )
 
 
 def run(options: argparse.Namespace) -> None:

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--like",
         metavar="RECIPE",
         default=None,
-        help="take data, model, optimizer, epochs and caps from this recipe; what is said of tables stays",
+        help="take data, model, optimizer, epochs and caps from this recipe, and tables from RECIPE",
     )
     parser.add_argument(
         "--data", type=Path, default=None, help="prepared data set, or its name in runs/data, instead of the recipe's"

@@ -65,7 +65,7 @@ RECBOLE = Source(
     make=recbole_job,
     options=(
         Option("label", "column to predict: 0 or 1, or see --threshold (recbole: label or rating)", metavar="COLUMN"),
-        Option("threshold", "labels from here on are 1, and below 0", type=float),
+        Option("threshold", "labels of at least this value become 1, smaller ones 0", type=float),
         Option("timestamp", "column to split by time: numbers, or ISO 8601 (recbole: timestamp)", metavar="COLUMN"),
     ),
 )

@@ -56,14 +56,19 @@ TABLE = Source(
     splits=("random", "temporal", "order", "files", "none"),
     make=_make,
     options=(
-        Option("label", "the column to predict: 0 or 1, or see --threshold", metavar="COLUMN", required=True),
-        Option("categorical", "columns with one value a row; '*': all others", metavar="COLUMN", is_list=True),
-        Option("multi_hot", "columns of lists, or of values with a separator", metavar="COLUMN", is_list=True),
-        Option("separator", "between the values of a multi-hot column of text, such as ^ (default: |)"),
+        Option("label", "column to predict: 0 or 1, or see --threshold", metavar="COLUMN", required=True),
+        Option("categorical", "columns with one value per row; '*' takes all others", metavar="COLUMN", is_list=True),
+        Option(
+            "multi_hot",
+            "columns with several values per row: lists, or text with a separator",
+            metavar="COLUMN",
+            is_list=True,
+        ),
+        Option("separator", "separator between the values of a multi-hot column of text, such as ^ (default: |)"),
         Option(
             "dense",
-            "numeric columns: NAME or NAME:log is log(1 + x), NAME:standard is scaled by mean and deviation of "
-            "training rows, NAME:identity stays",
+            "numeric columns: NAME or NAME:log gives log(1 + x), NAME:standard scales by mean and standard deviation "
+            "of the training rows, NAME:identity keeps values",
             metavar="COLUMN",
             is_list=True,
         ),
@@ -73,9 +78,9 @@ TABLE = Source(
             "of ISO 8601",
             metavar="COLUMN",
         ),
-        Option("weight", "the column of row weights", metavar="COLUMN"),
-        Option("threshold", "labels from here on are 1, and below 0", type=float),
-        Option("missing", "words that stand for a missing value, besides the empty one", metavar="VALUE", is_list=True),
+        Option("weight", "column of row weights", metavar="COLUMN"),
+        Option("threshold", "labels of at least this value become 1, smaller ones 0", type=float),
+        Option("missing", "text that means a missing value, besides empty text", metavar="VALUE", is_list=True),
     ),
 )
 
