@@ -261,7 +261,7 @@ def test_neither_the_package_nor_its_help_waits_for_torch(code):
 def test_preparing_does_without_torch_and_training_without_pyarrow():
     for code, absent in (
         ("import cce.data.preparation.pipeline, cce.data.prepared", "torch"),
-        ("import cce.data.prepared", "pyarrow"),
+        ("import cce.data.prepared, cce.training, cce.runs", "pyarrow"),
     ):
         result = python("-c", f"{code}\nimport sys\nsys.exit({absent!r} in sys.modules)")
         assert result.returncode == 0, code

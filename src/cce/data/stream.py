@@ -4,20 +4,23 @@ A part is a prepared data set, or a raw file, which is read as the rows of the s
 scales and vocabularies. Features without a bound have an id for every value; others take new values for unseen.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cce.data.arrow.blocks import RawBlock
 from cce.data.preparation.job import raw_options
-from cce.data.preparation.vocabulary import load_vocabularies
 from cce.data.prepared import PreparedData
 from cce.data.raw_files import Input
-from cce.data.raw_rows import RawRows, RowEncoder
 from cce.data.record_format import MANIFEST, checksum, list_parts
 from cce.schema import Batch
+
+if TYPE_CHECKING:  # they need pyarrow, which prepared parts do without
+    from cce.data.arrow.blocks import RawBlock
+    from cce.data.raw_rows import RowEncoder
 
 
 class StreamLoader:
@@ -139,6 +142,9 @@ class StreamLoader:
     @cached_property
     def encoder(self) -> RowEncoder:
         """What turns raw rows into batches."""
+        from cce.data.preparation.vocabulary import load_vocabularies
+        from cce.data.raw_rows import RawRows, RowEncoder
+
         data = self.data
         columns, reading = raw_options(data.path / MANIFEST, data.manifest)
         rows = RawRows(columns, reading, has_names=data.manifest["kind"] == "table", has_labels=True, has_times=True)

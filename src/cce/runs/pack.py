@@ -25,7 +25,6 @@ from cce.data import (
     MANIFEST,
     Columns,
     Reading,
-    RowEncoder,
     Vocabulary,
     check_pyarrow,
     checksum,
@@ -37,6 +36,7 @@ from cce.training import Checkpoint
 from cce.version import __version__
 
 if TYPE_CHECKING:
+    from cce.data import RowEncoder  # which needs pyarrow
     from cce.schema import Schema
 
 FORMAT, VERSION = "cce-pack", 1
