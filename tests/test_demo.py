@@ -41,11 +41,11 @@ def test_cce_is_trained_once_and_served_in_every_size(outcome, folder):
 
 
 def test_it_can_be_run_again_in_its_folder_and_keeps_what_is_not_its_own(tmp_path):
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "mine.txt").write_text("not the demonstration's")
+    (tmp_path / "clicks").mkdir()
+    (tmp_path / "clicks" / "mine.txt").write_text("not the demonstration's")
     with pytest.raises((FileExistsError, ValueError)):
         run_demo(tmp_path, num_rows=500, progress=False)
-    assert (tmp_path / "data" / "mine.txt").exists()
+    assert (tmp_path / "clicks" / "mine.txt").exists()
     first = run_demo(tmp_path / "out", num_rows=500, progress=False)
     again = run_demo(tmp_path / "out", num_rows=500, progress=False)
     assert [record.curve for record in first[0]] == [record.curve for record in again[0]]

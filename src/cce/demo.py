@@ -18,12 +18,12 @@ from cce.text import format_bytes, format_ratio, format_table
 from cce.training import TrainConfig, Trainer, finalize_run
 
 RATINGS = "ml1m.parquet"  # in CCE_DATA: label, and user and film as c0 and c1
-DATA, RECORDS = "data", "records.jsonl"
+RECORDS = "records.jsonl"
 NUM_ROWS = 300_000  # of a click log, of which a tenth is for validation, and another for the test
-RECIPES: dict[str, tuple[tuple[int, ...], int, float]] = {  # sizes in most bits per id; epochs; learning rate
+RECIPES: dict[str, tuple[tuple[int, ...], int, float]] = {  # of each data set: bits per id; epochs; learning rate
     "ratings": ((8, 16, 32), 2, 0.001),
     "flights": ((4, 8, 16), 1, 0.003),
-    "synthetic": ((4, 8, 16), 4, 0.005),
+    "clicks": ((4, 8, 16), 4, 0.005),
 }
 HEADERS = ("table", "bytes", "fewer", "test BCE", "test AUC", "seconds")
 
@@ -34,8 +34,8 @@ def run_demo(out: Path, *, num_rows: int | None = None, progress: bool = True) -
     Returns a record for each table and size, also written to `records.jsonl`, and the BCE of an oracle that knows the
     clusters; None for real rows. num_rows: of synthetic clicks, instead of real rows.
     """
-    for name, sign in {DATA: MANIFEST, "full": "config.toml", "cce": "config.toml", "hash": "config.toml"}.items():
-        if (out / name / sign).exists():  # left by an earlier demonstration
+    for name in (*RECIPES, "full", "cce", "hash"):
+        if (out / name / (MANIFEST if name in RECIPES else "config.toml")).exists():  # left by an earlier demonstration
             shutil.rmtree(out / name)
     name, data = _prepare(out, num_rows, progress=progress)
     sizes, epochs, lr = RECIPES[name]
@@ -70,13 +70,14 @@ def _prepare(out: Path, num_rows: int | None, *, progress: bool) -> tuple[str, P
     if num_rows is None and find_spec("pyarrow"):
         if "CCE_DATA" in os.environ and ratings.is_file():
             columns: dict[str, Any] = {"label": "label", "categorical": ["c0", "c1"], "missing": ["-1"]}
-            return "ratings", prepare(ratings, out / DATA, progress=progress, **columns)
+            return "ratings", prepare(ratings, out / "ratings", progress=progress, **columns)
         out.mkdir(parents=True, exist_ok=True)
         write_flights(out / "flights.csv")
-        return "flights", prepare(out / "flights.csv", out / DATA, label="late", categorical="*", progress=progress)
+        raw, data = out / "flights.csv", out / "flights"
+        return "flights", prepare(raw, data, label="late", categorical="*", progress=progress)
     sizes: dict[str, Any] = {"num_rows": NUM_ROWS if num_rows is None else num_rows, "num_clusters": 16}
     check_range("num_rows", sizes["num_rows"], 100, 2**31)  # below, a score says nothing
-    return "synthetic", prepare(None, out / DATA, kind="synthetic", progress=progress, **sizes)
+    return "clicks", prepare(None, out / "clicks", kind="synthetic", progress=progress, **sizes)
 
 
 def demo_table(records: Sequence[RunRecord], oracle_bce: float | None) -> str:

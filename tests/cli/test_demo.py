@@ -63,14 +63,14 @@ def test_json_is_all_that_stdout_holds(printed):
     assert err == ""  # and no progress
     assert set(data) == {"oracle_bce", "runs"}
     assert [run["method"] for run in data["runs"]] == ["full", "cce", "cce", "cce", "hash"]
-    assert data["runs"][1]["config"]["data"] == str(folder / "data")
+    assert data["runs"][1]["config"]["data"] == str(folder / "clicks")
     assert data["runs"][1]["config"]["epochs"] == 4
     assert [run["scores"] for run in data["runs"]] == [r.scores for r in read_records(folder / "records.jsonl")]
 
 
 def test_both_ways_to_print_leave_the_same_files(printed):
     for _, _, _, folder in printed.values():
-        assert {path.name for path in folder.iterdir()} == {"records.jsonl", "data", "full", "hash", "cce"}
+        assert {path.name for path in folder.iterdir()} == {"records.jsonl", "clicks", "full", "hash", "cce"}
     curves = [[record.curve for record in read_records(p[3] / "records.jsonl")] for p in printed.values()]
     assert curves[0] == curves[1]
 

@@ -27,7 +27,7 @@ def test_help_names_every_verb(capsys):
     code, out, err = exits(["--help"], capsys)
     assert (code, err) == (0, "")
     assert out.startswith("usage: cce [-h] [--version] [--plugin FILE] VERB ...")
-    assert "Embedding tables 10 to 10,000 times smaller while they train." in out
+    assert "Small embedding tables for PyTorch: 8-bit rows in training" in out
     assert "demo" in out
 
 
