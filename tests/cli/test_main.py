@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import cce
-from cce.cli import main
+from cce.cli import _Parser, _parser, main
 
 
 def exits(arguments, capsys):
@@ -105,3 +105,19 @@ def test_the_shell_gets_the_exit_code_of_a_verb():
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == "cce demo: num_rows must lie in [100, 2**31), got 0.\n"
+
+
+def test_there_are_about_150_options_and_each_has_a_sentence_and_each_verb_an_example():
+    parser = _parser(_Parser, None)
+    (verbs,) = (action for action in parser._actions if action.dest == "verb")
+    names = [*verbs.choices]
+    count, lacking = 0, []
+    for name in names:
+        verb = _parser(_Parser, name)._actions[-1].choices[name]
+        options = [each for each in verb._actions if each.option_strings and each.dest not in ("help", "json")]
+        count += len(options)
+        lacking += [f"{name} {each.option_strings[0]}" for each in verb._actions if not each.help]
+        lacking += [] if "example" in (verb.epilog or "") else [name]
+    assert len(names) >= 19
+    assert not lacking
+    assert 100 < count <= 150, count
