@@ -1,7 +1,5 @@
 """`python -m benchmarks [--quick]`: all of them, one after the other."""
 
-from __future__ import annotations
-
 import sys
 
 from benchmarks import (

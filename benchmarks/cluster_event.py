@@ -7,8 +7,6 @@ What the authors' public code needs for the same event, measured elsewhere on on
 699 for 5M, at 100 iterations.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import multiprocessing

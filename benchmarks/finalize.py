@@ -7,8 +7,6 @@ lets `cce.finalize` validate all its sizes. The test score is that of the size i
 second part finalizes tables of random rows near 3,000 centres: CPU seconds of all threads.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import time

@@ -3,8 +3,6 @@
 python -m benchmarks.hash_ids [--quick]
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from statistics import median

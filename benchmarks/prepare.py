@@ -6,8 +6,6 @@ Every measurement is a process of its own. Memory is the largest sum of the resi
 workers, looked at fifty times a second; pages of mapped files count.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

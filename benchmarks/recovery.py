@@ -6,8 +6,6 @@ A small recommender on planted clusters is trained and clustered once in the mid
 event, right after it and on the way back, for both starts of the helper and all policies of optimizer repair.
 """
 
-from __future__ import annotations
-
 import argparse
 from itertools import cycle, islice
 from typing import Any

@@ -6,8 +6,6 @@ One CCE table, forward and backward. One quantity varies at a time; the others s
 4 columns, 4,000 rows, 1 thread.
 """
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Ids as benchmarks draw them: uniform, or by Zipf's law, the frequent ids being the small ones."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

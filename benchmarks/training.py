@@ -8,8 +8,6 @@ after another within each step: data (reading batches), tables (forward and back
 (everything else of forward and backward), optimizer. Full tables under SGD have sparse gradients.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 import time

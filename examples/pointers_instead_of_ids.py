@@ -5,8 +5,6 @@ final, stored rows may hold the rows of the codebook that an id uses. A model of
 however many ids there are. It pays where the table of pointers does not fit; otherwise keep ids, which are narrower.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -5,8 +5,6 @@ and numba choose their loops by the CPU; these variables make them choose others
 the checkout whose path has spaces, without a home folder, in another locale and time zone, with a strict umask.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -10,8 +10,6 @@ measured; the way "none" has no tables, and what others take above it is what th
 records is not repeated, so `run` can be stopped at any time. Needs pyarrow.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Eight real data sets as tensors: ids in the order of appearance, dense values normalised by the training rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Two models in plain torch, as anybody would write them."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """All runs of the benchmark that are not in its records yet, each in a process of its own."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

@@ -1,7 +1,5 @@
 """Tables of README.md and docs/, written from the records of the benchmark."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from pathlib import Path

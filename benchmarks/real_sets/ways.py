@@ -1,7 +1,5 @@
 """Ways to train the same model: full tables, `cce` by the README's lines, `cce train`, and rivals in equal bytes."""
 
-from __future__ import annotations
-
 import copy
 import resource
 import subprocess

@@ -1,7 +1,5 @@
 """Tables that break one rule each, and their contracts, which must fail."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import wraps
 

@@ -1,7 +1,5 @@
 """One small table of every method, in all its forms, and models of two features around them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

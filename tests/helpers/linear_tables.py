@@ -1,7 +1,5 @@
 """Linear tables of every method and option, and the plain definition that their lookups are held to."""
 
-from __future__ import annotations
-
 import torch
 
 import cce

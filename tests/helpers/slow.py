@@ -1,7 +1,5 @@
 """The formulas of the papers with Python's own integers: slow, and independent of the library's code."""
 
-from __future__ import annotations
-
 MASK32 = 2**32 - 1
 MASK64 = 2**64 - 1
 

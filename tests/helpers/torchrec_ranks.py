@@ -3,8 +3,6 @@
 Every process has another global seed, as it has by itself.
 """
 
-from __future__ import annotations
-
 import gc
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """What two processes do together, started by `torchrun`: `two_ranks.py DATA OUT JOB ...`."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import torch
 from torch import Tensor, nn
 
-from cce.checks import shown
+from cce.embeddings import check_offsets
 
 Jagged = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]  # values, offsets, and weights
 ESCAPE = "%"  # the first character of an escaped name
@@ -74,8 +74,7 @@ def join_bags(columns: Sequence[Tensor | Jagged]) -> tuple[Tensor, Tensor, Tenso
     ids = torch.cat([values for values, *_ in bags])
     starts = [0, *accumulate(len(values) for values, *_ in bags)]
     for values, offsets, *_ in bags:
-        if offsets.device.type == "cpu" and not torch.compiler.is_compiling() and not _rise(offsets, len(values)):
-            raise ValueError(f"offsets must rise from 0 to the number of ids, {len(values)}, got {shown(offsets)}.")
+        check_offsets(offsets, len(values), whole=True)
     cuts = [own[:-1].long() + start for (_, own, *_), start in zip(bags, starts, strict=False)]
     boundaries = torch.cat([*cuts, ids.new_tensor(starts[-1:], dtype=torch.int64)])
     if all(len(bag) == 2 for bag in bags):
@@ -96,10 +95,5 @@ def check_bags(ids: Tensor, offsets: Tensor, weights: Tensor | None, num_feature
         raise ValueError(f"ids must be 1-D with offsets, got shape {tuple(ids.shape)}.")
     if weights is not None and weights.shape != ids.shape:
         raise ValueError(f"per_sample_weights must have the shape of ids, got {tuple(weights.shape)}.")
-    if offsets.device.type == "cpu" and not torch.compiler.is_compiling() and not _rise(offsets, len(ids)):
-        raise ValueError(f"offsets must rise from 0 to the number of ids, {len(ids)}, got {shown(offsets)}.")
+    check_offsets(offsets, len(ids), whole=True)
     return batch
-
-
-def _rise(offsets: Tensor, end: int) -> bool:
-    return len(offsets) > 0 and int(offsets[0]) == 0 and int(offsets[-1]) == end and not (offsets.diff() < 0).any()

@@ -1,7 +1,7 @@
 """The methods: one file each, one contract, and the bag that pools any of them."""
 
 from cce.embeddings.admission import RowPolicy, age_sketch, note_seen, seen_before, wanted
-from cce.embeddings.bag import EmbeddingBag
+from cce.embeddings.bag import EmbeddingBag, check_offsets
 from cce.embeddings.base import MAX_IDS, Embedding
 from cce.embeddings.cce import CCEEmbedding
 from cce.embeddings.cluster_step import Learned
@@ -97,6 +97,7 @@ __all__ = [
     "TensorTrainEmbedding",
     "TrainingDefaults",
     "age_sketch",
+    "check_offsets",
     "check_placement",
     "check_plain_parameters",
     "cluster_all",

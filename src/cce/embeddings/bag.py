@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from cce.checks import check_choice, check_flag, check_type
+from cce.checks import check_choice, check_flag, check_type, shown
 from cce.embeddings.base import Embedding, checked_padding
 from cce.embeddings.clusterable import Finalizable
 from cce.embeddings.initialization import check_placement
@@ -142,13 +142,12 @@ class EmbeddingBag(nn.Module):
         return torch.searchsorted(starts, positions, right=True) - 1, starts.shape[0]
 
     def _check_offsets(self, ids: Tensor, offsets: Tensor) -> Tensor:
-        """The starts of the bags, int64; values are checked where that needs no synchronisation."""
+        """The starts of the bags, int64."""
         if offsets.dim() != 1 or offsets.dtype not in (torch.int32, torch.int64):
             raise ValueError(f"offsets must be a 1-D int32 or int64 tensor, got {offsets.dtype} of {offsets.dim()}-D.")
         if self.include_last_offset and offsets.numel() == 0:
             raise ValueError("offsets must hold at least one value with include_last_offset=True, got none.")
-        if offsets.device.type == "cpu" and not torch.compiler.is_compiling():
-            _check_offset_values(offsets, ids.shape[0])
+        check_offsets(offsets, ids.shape[0])
         return offsets.long()
 
     def _check_weights(self, ids: Tensor, weights: Tensor) -> None:
@@ -181,17 +180,11 @@ def _pool_max(vectors: Tensor, bag: Tensor, unpadded: Tensor, num_bags: int) -> 
     return torch.where(tops.isneginf(), 0, tops)  # empty bags
 
 
-def _check_offset_values(offsets: Tensor, num_ids: int) -> None:
-    if offsets.numel() == 0:
-        if num_ids:
-            raise ValueError(f"offsets must start at 0, got no offsets for {num_ids} ids.")
+def check_offsets(offsets: Tensor, num_ids: int, *, whole: bool = False) -> None:
+    """Reject offsets that do not rise from 0 to at most the number of ids, or to just that; not where it would wait."""
+    if offsets.device.type != "cpu" or torch.compiler.is_compiling():
         return
-    first, last = int(offsets[0]), int(offsets[-1])
-    if first != 0:
-        raise ValueError(f"offsets must start at 0, got {first}.")
-    if last > num_ids:
-        raise ValueError(f"offsets must end at the number of ids, {num_ids}, or before it; got {last}.")
-    falls = offsets[1:] < offsets[:-1]
-    if falls.any():
-        index = int(falls.nonzero()[0]) + 1
-        raise ValueError(f"offsets must not fall, got {int(offsets[index])} after {int(offsets[index - 1])}.")
+    first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0 if num_ids == 0 else -1, 0)
+    if first != 0 or last > num_ids or (whole and last < num_ids) or (offsets.diff() < 0).any():
+        end = "the number of ids" if whole else "at most the number of ids"
+        raise ValueError(f"offsets must rise from 0 to {end}, {num_ids}, got {shown(offsets)}.")
