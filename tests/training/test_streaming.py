@@ -13,7 +13,7 @@ import cce
 from cce.cli import main
 from cce.data import PreparedData
 from cce.run_folder import RunFolder
-from cce.training import TrainConfig, Trainer
+from cce.training import TrainConfig, Trainer, finalize_run
 from cce.training.checkpoint import list_checkpoints, read_checkpoint
 from cce.training.scoring import score
 
@@ -164,6 +164,8 @@ def test_bad_parts_are_named_in_a_line_and_nothing_is_lost(days, tmp_path):
     ]
     Trainer.resume(out, max_steps=100).run()  # nothing is left
     assert len(scored(out)) == 4
+    with pytest.raises(ValueError, match="must have an end to be finalized, and a stream goes on"):
+        finalize_run(out)
 
 
 @pytest.mark.slow

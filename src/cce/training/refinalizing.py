@@ -81,6 +81,8 @@ def _finished(folder: RunFolder) -> tuple[Checkpoint, list[int]]:
     if not folder.is_begun:
         raise FileNotFoundError(f"RUN must be the folder of a run, got {str(folder.path)!r}.")
     latest, _ = read_latest(folder.checkpoints)
+    if latest.get("config", dict).get("stream"):
+        raise ValueError(f"{folder.path} must have an end to be finalized, and a stream goes on: its tables stay rows.")
     steps = latest.get("phases", dict)["finalize"]["rows_steps"]
     if not steps:
         raise ValueError(f"{folder.path} must have int8 rows to finalize: it has none, or they were discarded.")
