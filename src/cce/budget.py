@@ -5,7 +5,7 @@ The meaning is the same everywhere, for one table, a collection, a model that is
 - `cap`: most parameters of any one table. A table that is smaller in full is kept in full. This is how the paper sizes
   its 26 features.
 - `num_params`, `nbytes`: parameters, or bytes with pointers, of all tables together.
-- `compression`: all tables together have so many times fewer parameters than the full tables.
+- `compression`: all tables together have this many times fewer parameters than the full tables.
 
 A total gives every table the same most, as large as the total allows: a small vocabulary then keeps its table in full,
 and only large ones are compressed.

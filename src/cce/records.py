@@ -47,7 +47,7 @@ class RunRecord:
 
     @property
     def training_nbytes(self) -> int | None:
-        """Bytes that all tables hold in training, at most; None without a ledger.
+        """Bytes that all tables hold in training, at most; None without a memory summary.
 
         Records of before say nothing of gradients and clusterings: dense gradients are as large as the codebooks, and
         a clustering holds at least new pointers and codebooks.

@@ -214,8 +214,8 @@ def _read(path: Path) -> tuple[dict[str, Tensor], list[_Entry]]:
 
 def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
     """The SHA-256 of all tensors with their names, types and shapes, and of all metadata but the checksum."""
-    told = {name: value for name, value in metadata.items() if name != CHECKSUM}
-    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+    values = {name: value for name, value in metadata.items() if name != CHECKSUM}
+    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cce.integrations import LOGGERS, numbers_of, open_logger, register_logger
+from cce.integrations import LOGGERS, finite_values, open_logger, register_logger
 from cce.training import Trainer
 from helpers.runs import tiny_config, tiny_data
 
@@ -23,7 +23,7 @@ class Noted:
 
 def test_only_finite_numbers_are_sent_by_name():
     line = {"step": 3, "bce": 0.5, "auc": float("nan"), "name": "user", "count": 2}
-    assert numbers_of("validation", line) == {"validation/bce": 0.5, "validation/count": 2.0}
+    assert finite_values("validation", line) == {"validation/bce": 0.5, "validation/count": 2.0}
 
 
 def test_a_logger_that_is_not_known_or_not_installed_is_one_line(tmp_path, monkeypatch):

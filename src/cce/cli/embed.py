@@ -38,14 +38,14 @@ def run(options: argparse.Namespace) -> None:
         check_target("--out", path)
     found = load(options)
     vectors = found.vectors(options.feature)
-    told = {"checkpoint": str(found.path), "vectors": str(options.out), "shape": list(vectors.shape)}
+    report = {"checkpoint": str(found.path), "vectors": str(options.out), "shape": list(vectors.shape)}
     with ExitStack() as stack:
         vocabulary = found.vocabularies[options.feature] if found.has_raw_values else None
         if vocabulary is not None and vocabulary.kind != "hashed":
-            told["values"] = str(values_file(options.out))
+            report["values"] = str(values_file(options.out))
             temporary = stack.enter_context(replace_file(values_file(options.out)))  # until there are vectors as well
             write_values(vocabulary, temporary, progress=not options.json)
         write_vectors(vectors, options.out, progress=not options.json)
     shape = " × ".join(f"{size:,}" for size in vectors.shape)
-    lines = [f"{shape}, float32: {options.out}"] + ([f"raw values: {told['values']}"] if "values" in told else [])
-    print(strict_json(told) if options.json else "\n".join(lines))
+    lines = [f"{shape}, float32: {options.out}"] + ([f"raw values: {report['values']}"] if "values" in report else [])
+    print(strict_json(report) if options.json else "\n".join(lines))

@@ -33,8 +33,8 @@ def run(options: argparse.Namespace) -> None:
 
     pack = pack_run(options.path, options.out, data=options.data_set)
     size = options.out.stat().st_size
-    told = {"out": str(options.out), "bytes": size, "step": pack.step, "files": pack.manifest["files"]}
+    report = {"out": str(options.out), "bytes": size, "step": pack.step, "files": pack.manifest["files"]}
     lines = [f"{options.out}: step {pack.step:,}, {format_bytes(size)}"]
     if not pack.has_inputs:
         lines.append("without vocabularies: its data set is synthetic, and it can predict no raw rows")
-    print(strict_json(told) if options.json else "\n".join(lines))
+    print(strict_json(report) if options.json else "\n".join(lines))

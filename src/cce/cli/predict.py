@@ -39,5 +39,5 @@ def run(options: argparse.Namespace) -> None:
     found = load(options)
     blocks = found.predict_blocks(options.raw, split=options.split, progress=not options.json)
     num_rows = write_predictions(blocks, options.out)
-    told = {"checkpoint": str(found.path), "rows": num_rows, "out": options.out}
-    print(strict_json(told) if options.json else f"{num_rows:,} rows: {options.out}")
+    report = {"checkpoint": str(found.path), "rows": num_rows, "out": options.out}
+    print(strict_json(report) if options.json else f"{num_rows:,} rows: {options.out}")

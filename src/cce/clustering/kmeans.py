@@ -77,7 +77,7 @@ def kmeans(
 
     init: "random" (different points, drawn by weight), "k-means++", or `(n_clusters, width)` centroids to start from.
     sample_weight: a point of weight `w` counts as `w` equal points.
-    max_iter, tol: the fit ends after so many iterations, when nothing changes, or when an iteration lowers the inertia
+    max_iter, tol: the fit ends after max_iter iterations, when nothing changes, or if an iteration lowers the inertia
         by no more than `tol` times itself.
     backend: a name of `BACKENDS`, or "auto": compiled loops, or plain torch for few points and on a GPU.
     """

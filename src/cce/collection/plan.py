@@ -52,10 +52,10 @@ def plan_tables(
         own = (options or {}).get(kind.method, {})
         check_type(f"options of {kind.method!r}", own, Mapping, "a dictionary of arguments")
         requests.append(TableRequest(kind, size, embedding_dim, own, name=name, itemsize=itemsize))
-    return Footprints(tuple(share_out(requests, limit)))
+    return Footprints(tuple(allocate_budget(requests, limit)))
 
 
-def share_out(requests: Sequence[TableRequest], budget: Budget) -> list[Footprint]:
+def allocate_budget(requests: Sequence[TableRequest], budget: Budget) -> list[Footprint]:
     """The tables of a budget, one for each request."""
     for each in requests:
         if each.num_embeddings is None:

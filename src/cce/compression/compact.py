@@ -132,8 +132,8 @@ def finalize(
     Without any size the tables become as small as they can without loss: by `validate`, or else where the error has
     flattened out.
 
-    nbytes: at most so many bytes of all these tables together, as they are served.
-    bits: at most so many bits of pointers for each id.
+    nbytes: at most this many bytes of all these tables together, as they are served.
+    bits: at most this many bits of pointers for each id.
     validate: a loss of the model, or of its argument if it takes one, such as that of validation rows. It is called
         for each of the largest tables alone, which says how much the model minds its error, and for about seven sizes;
         on every process, whose losses are averaged.
@@ -314,7 +314,7 @@ class _Sizing:
         return min(self.options[name], key=lambda each: abs(math.log(each.error or 1e-30) - wanted))
 
     def curve(self, nbytes: int | None) -> list[Size]:
-        """Sizes from the smallest to the largest, each about 1.4 times the one before, with that of so many bytes."""
+        """Sizes from the smallest to the largest, each about 1.4 times the one before, with that of this many bytes."""
         least = least_nbytes(self.options)
         most = sum(max(option.nbytes for option in options) for options in self.options.values())
         budgets = [most, *(int(least * STEP**step) for step in range(math.ceil(math.log(most / least, STEP))))]
@@ -327,7 +327,7 @@ class _Sizing:
         return [sizes[each] for each in sorted(sizes)]
 
     def size(self, nbytes: int) -> Size:
-        """The best size of at most so many bytes."""
+        """The best size of at most this many bytes."""
         chosen = allocate(self.options, nbytes - self.fixed_nbytes)
         served = sum(option.nbytes for option in chosen.values()) + self.fixed_nbytes
         error = sum(self.errors[name, option.shape] for name, option in chosen.items())

@@ -1,6 +1,6 @@
 """Sizes of compact tables: which shapes a table may have, and which of them share a number of bytes best.
 
-Each table has some shapes, each of so many bytes and with a squared error. Several tables share a budget by taking,
+Each table has some shapes, each with its bytes and its squared error. Several tables share a budget by taking,
 again and again, the step of any table that lowers the error most for each byte, as long as it fits (Shoham and Gersho,
 "Efficient bit allocation for an arbitrary set of quantizers", 1988). A larger budget never has a larger error.
 """
@@ -22,7 +22,7 @@ ALL_COLUMNS = (4, 8, 16, 32, 64, 128, LEVELS)  # one for each value of a vector:
 
 
 class Shape(NamedTuple):
-    """Codebooks of so many columns and rows."""
+    """Codebooks of this many columns and rows."""
 
     num_columns: int
     num_rows: int
@@ -51,7 +51,7 @@ class Option(NamedTuple):
 def shapes_within(
     nbytes: int, num_ids: int, dim: int, itemsize: int = 4, *, num_vectors: int | None = None, is_limited: bool = False
 ) -> list[Shape]:
-    """Shapes for so many ids of at most `nbytes`, none with more rows than ids; at least one.
+    """Shapes for this many ids of at most `nbytes`, none with more rows than ids; at least one.
 
     The last one is the finest: a column for each value and all levels of int8 is exact. Shapes whose bytes are mostly
     those of the codebook are left out: another one has twice the bits of pointers in as many bytes.

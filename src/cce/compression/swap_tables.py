@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from cce.budget import DEFAULT_METHOD, FULL, Budget, check_given, make_budget
 from cce.checks import check_choice, check_flag, check_range, check_type, shown
-from cce.collection import share_out
+from cce.collection import allocate_budget
 from cce.embeddings import METHODS, Embedding, EmbeddingBag, Finalizable, TableRequest, make_table
 from cce.footprint import Footprint, Footprints
 from cce.indexing import make_generator
@@ -155,7 +155,7 @@ def _plan_swaps(
 ) -> list[tuple[_Group, Footprint]]:
     """The table of each group, or why it is kept: the budget, shared out among those that are not."""
     requests = {group.name: _request(group, kind, options) for group in groups if not group.reason}
-    planned = dict(zip(requests, share_out(list(requests.values()), budget), strict=True))
+    planned = dict(zip(requests, allocate_budget(list(requests.values()), budget), strict=True))
     swaps = []
     for group in groups:
         full = _request(replace(group, is_open=False), kind, options).full

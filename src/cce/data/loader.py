@@ -80,7 +80,7 @@ def shuffled(count: int, seeds: tuple[int, ...]) -> Rows:
     return (keys & low).view(np.int64)
 
 
-DECODED_ROWS = 2048  # at once: all columns of so many rows stay in the cache of one core
+DECODED_ROWS = 2048  # at once: all columns of this many rows stay in the cache of one core
 
 
 class SplitRows:

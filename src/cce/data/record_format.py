@@ -146,7 +146,7 @@ def temporary_folder(out: Path) -> Path:
 def create_files(
     folder: Path, schema: Schema, num_rows: Mapping[str, int], num_values: Mapping[tuple[str, int], int] | None = None
 ) -> None:
-    """Empty files of their final size for so many rows a split, and so many ids a split and multi-hot feature."""
+    """Empty files of their final size for this many rows a split, and this many ids a split and multi-hot feature."""
     folder.mkdir(parents=True, exist_ok=True)
     for split, count in num_rows.items():
         _create(folder / rows_file(split), count * record_dtype(schema).itemsize)
@@ -218,7 +218,7 @@ def _checked(manifest: Any) -> dict[str, Any]:
 
 
 def _check_listed(schema: Schema, split: str, count: int, files: dict[str, Any]) -> None:
-    """Every file that a reader opens is listed, and that of the rows has the bytes that so many take."""
+    """Every file that a reader opens is listed, and that of the rows has the bytes that this many take."""
     for name in split_files(schema, split):
         if name not in files:
             raise ValueError(f"files must list {name}, got {', '.join(files) or 'none'}.")

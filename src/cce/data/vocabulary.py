@@ -41,7 +41,7 @@ class Vocabulary:
 
     @classmethod
     def hashed(cls, feature: str, bits: int) -> Vocabulary:
-        """Ids that are hashes of so many bits: every value has one."""
+        """Ids that are hashes of this many bits: every value has one."""
         nothing = np.zeros(0, np.int64)
         texts = Texts(np.zeros(1, np.int64), np.zeros(0, np.uint8))
         return cls(feature, "hashed", nothing.astype(np.uint64), nothing, texts, bits)

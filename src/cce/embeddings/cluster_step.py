@@ -74,7 +74,7 @@ def learn_pointers(
 def stage_clustering(
     table: ClusteredEmbedding, source: Source, counts: Tensor | None, generator: torch.Generator | None
 ) -> StagedClustering:
-    """Algorithm 3, "Cluster", but for the swap; vectors come from `source`, which is the table itself or another."""
+    """Algorithm 3, "Cluster", except the swap; vectors come from `source`, which is the table itself or another."""
     generator, started = common_generator(generator), time.perf_counter()
     quantizer = table.quantizer(table.settings)
     with clean_interrupts():

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LEVELS = 256  # of an int8 value
 TOL = 1e-2  # k-means ends when an iteration lowers the error by no more than this share
-POINTS_PER_ROW, LEAST_SAMPLE = 64, 1 << 12  # rows that codebooks are fitted to, if there are so many
+POINTS_PER_ROW, LEAST_SAMPLE = 64, 1 << 12  # rows that codebooks are fitted to, if there are this many
 ROUNDS = 4  # in which centroids are drawn: nearly as good as k-means++, where clusters are far apart
 LEVELS_SAMPLE, LEVEL_ITERATIONS = 1 << 16, 20
 ENCODED_AT_A_TIME = 1 << 13  # rows: more of them are a tenth faster, and take 2 kB each beside the rows
@@ -153,7 +153,7 @@ class TrainedRows:
         return self._codes(at).float() * self.rows.scale
 
     def fit(self, num_columns: int, num_rows: int, generator: torch.Generator | None = None) -> Codebooks:
-        """Codebooks of so many columns and rows, fitted to a sample of the rows."""
+        """Codebooks of this many columns and rows, fitted to a sample of the rows."""
         seed = int(torch.randint(2**62, (1,), generator=generator))
         if num_columns == self.dim:
             return self._fit_levels(num_rows)
@@ -236,7 +236,7 @@ class TrainedRows:
         return self.rows.codes[at.to(self.rows.records.device) + self.first]
 
     def _sample(self, num_rows: int, seed: int) -> tuple[Tensor, Tensor]:
-        """Points to fit so many rows to, and their weights."""
+        """Points to fit this many rows to, and their weights."""
         key = max(POINTS_PER_ROW * num_rows, LEAST_SAMPLE), seed
         if key not in self._samples:
             at, weights = draw_weighted(self.weights, key[0], generator=torch.Generator().manual_seed(seed))

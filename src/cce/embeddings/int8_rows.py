@@ -30,7 +30,7 @@ from cce.kernels import is_eager
 if TYPE_CHECKING:
     from cce.embeddings.row_gradients import Pending
 
-HEADROOM = 8  # the largest value of int8 stands for so many times the root mean square of the values
+HEADROOM = 8  # the largest value of int8 stands for this many times the root mean square of the values
 MOST_COUNTED = 256  # occurrences before a row
 BLOCK = 1 << 16  # rows at a time
 MOST_ROWS = 2**31 - 2  # rows have numbers of 32 bits
@@ -150,7 +150,7 @@ class Int8Rows(IndexModule):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of rows, of their state, and of what says which ids have them, but for the map."""
+        """Bytes of rows, of their state, and of what says which ids have them, except the map."""
         return self.row_nbytes + self.index_nbytes
 
     @property
@@ -326,7 +326,7 @@ class Int8Rows(IndexModule):
         return make_key(self.key, 1)
 
     def reserve(self, num_rows: int) -> None:
-        """Have memory for so many rows, and for those that are still earned; on the CPU, where memory that is not
+        """Have memory for this many rows, and for those that are still earned; on the CPU, where memory that is not
         touched costs nothing, for all.
         """
         used = len(self.records)
@@ -359,7 +359,7 @@ class Int8Rows(IndexModule):
         return bool(loops.is_crowded(self.num_recent, self.map.num_rows))
 
     def make_room(self, num_ids: int) -> None:
-        """Let so many ids get rows without any memory's moving."""
+        """Let this many ids get rows without any memory's moving."""
         self.reserve(min(self.num_rows + num_ids, self.most_rows))
         needed = self.num_recent + min(num_ids, self.most_rows - self.num_rows)
         if 4 * needed > 3 * len(self.recent):

@@ -136,7 +136,7 @@ class RecentRows:
         return self.ids[used], self.rows[used]
 
     def grown(self, num_ids: int) -> RecentRows:
-        """The same with memory for so many ids, of which three quarters of the slots are used at most."""
+        """The same with memory for this many ids, of which three quarters of the slots are used at most."""
         larger = RecentRows(2 ** (4 * num_ids // 3).bit_length())
         ids, rows = self.used()
         if len(ids):

@@ -81,7 +81,7 @@ def optional(check: Check) -> Check:
 class TrainingDefaults:
     """The defaults of a method in a training run; without arguments, those of a method that has nothing to say.
 
-    num_rows: as many values a table may have as so many vectors, where there is no budget; None if one must be given.
+    num_rows: as many values a table may have as this many vectors, where there is no budget; None if one must be given.
     min_count: occurrences in training after which an id has a row; None if the method has no rows to earn.
     trains_as_rows: whether tables train as int8 rows, to be finalized afterwards, and clustered at no other time.
     refits: rounds of refits after that.

@@ -96,7 +96,7 @@ def create_embedding(
         of its int8 rows, the most that there ever are.
 
     `method` is a name of `list_methods`, or a class of your own. A budget that holds the full table gives the full
-    table, but for methods that have no other size; see `Budget` for what each of them means. `options` are the
+    table, except methods that have no other size; see `Budget` for what each of them means. `options` are the
     arguments of the method's class (`ClusteredEmbedding` and so on), and are checked against it. Randomness comes from
     `generator`, or from a new one with `seed`, or from torch's global one.
     """

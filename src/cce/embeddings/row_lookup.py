@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-PARALLEL_VALUES = 1 << 18  # below so many, handing work to threads costs more than it saves
+PARALLEL_VALUES = 1 << 18  # below this many, handing work to threads costs more than it saves
 NO_OPTIMIZER = (
     "{name} trains as int8 rows, which no optimizer moves: make one of cce.optim, such as "
     "cce.optim.Adam(model, lr=1e-3), after cce.compress and before the first backward."

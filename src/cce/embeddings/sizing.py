@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PRECISION = 256  # a table sized in bytes may be so much smaller than it could be, 1 in 256
 MOST_OPEN = 2**31  # ids, for a size above that of any open table
 OPEN_ERROR = "num_embeddings must be a number for method {method!r}, which is made for known ids, got None."
-AMPLE = 1 << 24  # parameters: with so many, a method rejects nothing but a wrong option
+AMPLE = 1 << 24  # parameters: with this many, a method rejects nothing but a wrong option
 MAP_BYTES = 12  # of a row map, for 64 ids
 
 

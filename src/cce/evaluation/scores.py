@@ -219,6 +219,6 @@ def _count_equal(rows: ScoredRows) -> tuple[Tensor, Tensor]:
 
 
 def _area(positives: Tensor, negatives: Tensor) -> float:
-    """The area, where each run of equal logits, from the lowest on, has so many positives and negatives."""
+    """The area, where each run of equal logits, from the lowest on, has this many positives and negatives."""
     below = negatives.cumsum(0) - negatives / 2
     return float((positives * below).sum() / (positives.sum() * negatives.sum()))

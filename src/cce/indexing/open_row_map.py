@@ -99,7 +99,7 @@ class OpenRowMap(RowMap):
         raise ValueError("num_embeddings must be given to have rows for all ids, got None.")
 
     def count(self) -> None:
-        """Make the directory anew."""
+        """Make the directory again."""
         self.num_rows = len(self.keys)
         if self.keys.is_meta:
             return

@@ -94,7 +94,7 @@ class RowMap(IndexModule):
         self.count()
 
     def count(self) -> None:
-        """Make the ranks anew."""
+        """Make the ranks again."""
         if self.bits.is_meta:
             return
         if self.ranks.device != self.bits.device:

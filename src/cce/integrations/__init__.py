@@ -4,6 +4,6 @@
 run sends its log besides its own folder.
 """
 
-from cce.integrations.loggers import LOGGERS, Logger, numbers_of, open_logger, register_logger
+from cce.integrations.loggers import LOGGERS, Logger, finite_values, open_logger, register_logger
 
-__all__ = ["LOGGERS", "Logger", "numbers_of", "open_logger", "register_logger"]
+__all__ = ["LOGGERS", "Logger", "finite_values", "open_logger", "register_logger"]

@@ -10,7 +10,7 @@ from cce.text import install_hint
 
 
 class Logger(Protocol):
-    """What a service must offer: numbers by name at a step, and an end."""
+    """What a service must offer: values by name at a step, and an end."""
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Send some numbers."""
@@ -59,7 +59,7 @@ def open_logger(name: str, folder: Path, *, step: int = 0, config: Mapping[str, 
     return LOGGERS[name](folder, step, config or {})
 
 
-def numbers_of(kind: str, values: Mapping[str, Any]) -> dict[str, float]:
+def finite_values(kind: str, values: Mapping[str, Any]) -> dict[str, float]:
     """What of a line of the log is a finite number, by name."""
     found = {name: value for name, value in values.items() if isinstance(value, int | float) and name != "step"}
     return {f"{kind}/{name}": float(value) for name, value in found.items() if math.isfinite(value)}

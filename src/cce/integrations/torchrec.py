@@ -10,7 +10,7 @@ from torchrec.sparse.jagged_tensor import KeyedJaggedTensor, KeyedTensor
 
 from cce.budget import DEFAULT_METHOD, Budget, check_given, make_budget
 from cce.checks import check_choice
-from cce.collection import share_out
+from cce.collection import allocate_budget
 from cce.embeddings import METHODS, EmbeddingBag, Finalizable, TableRequest, make_table
 from cce.indexing import make_generator
 
@@ -56,7 +56,7 @@ class CompressedEmbeddingBagCollection(EmbeddingBagCollectionInterface):  # type
         ]
         self._configs, self._is_weighted = tables, is_weighted
         self.embedding_bags = nn.ModuleDict()
-        for config, footprint in zip(tables, share_out(requests, limit), strict=True):
+        for config, footprint in zip(tables, allocate_budget(requests, limit), strict=True):
             common = {"generator": generator, "device": device, "dtype": data_type_to_dtype(config.data_type)}
             table = make_table(footprint, options, common)
             if isinstance(table, Finalizable):

@@ -198,10 +198,10 @@ def mean_over_processes(tables: list[Int8Rows], taken: list[Pending | None]) -> 
     """The mean of the gradients of all processes; its `norm` is the mean of theirs, which DDP gives to anchors."""
     ranks = current_ranks()
     found = [_nothing(table) if pending is None else pending for table, pending in zip(tables, taken, strict=True)]
-    facts = torch.tensor([[each.count, each.norm, each.is_finite] for each in found], dtype=torch.float64)
+    summaries = torch.tensor([[each.count, each.norm, each.is_finite] for each in found], dtype=torch.float64)
     integers = torch.cat([torch.stack([each.ids, each.occurrences], dim=1) for each in found]).cpu()
     sums = torch.cat([each.sums.flatten() for each in found]).cpu()
-    everywhere = gather_rows(facts.unsqueeze(0), ranks)  # (ranks, tables, 3)
+    everywhere = gather_rows(summaries.unsqueeze(0), ranks)  # (ranks, tables, 3)
     parts = _cut(tables, everywhere, gather_rows(integers, ranks), gather_rows(sums, ranks) / ranks.world_size)
     merged: list[Pending | None] = []
     for index, table in enumerate(tables):
@@ -219,9 +219,9 @@ def _nothing(table: Int8Rows) -> Pending:
     return _received(table, torch.empty(0, 2, dtype=torch.int64), torch.empty(0))
 
 
-def _cut(tables: list[Int8Rows], facts: Tensor, integers: Tensor, sums: Tensor) -> list[list[Pending]]:
+def _cut(tables: list[Int8Rows], summaries: Tensor, integers: Tensor, sums: Tensor) -> list[list[Pending]]:
     """What all processes have sent, by process and table."""
-    counts = facts[:, :, 0].long()
+    counts = summaries[:, :, 0].long()
     widths = torch.tensor([table.dim for table in tables])
     ids = iter(torch.split(integers, counts.flatten().tolist()))
     values = iter(torch.split(sums, (counts * widths).flatten().tolist()))

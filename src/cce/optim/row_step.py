@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from cce.embeddings import Int8Rows, Pending
 
 LARGEST, NUM_GROUPS = loops.LARGEST, loops.NUM_GROUPS
-HEADROOM = 6  # the largest value stands for so many times the root mean square of values, by how often they are seen
+HEADROOM = 6  # the largest value stands for this many times the root mean square of values, by how often they are seen
 MAY_MOVE = 1.25  # by which a scale may be off before values are rounded again
 BLOCK = 1 << 16  # rows at a time
 PARALLEL = 1 << 17  # values below which threads cost more than they save

@@ -213,7 +213,7 @@ def cluster_tables(
             for optimizer in optimizers:
                 repair_optimizer(optimizer, each.event, policy=policy)
     events = {name: each.event for name, each in staged.items()}
-    found = [_take_over(table, optimizers, events.get(name), ranks, owners[name]) for name, table in tables.items()]
+    found = [_swap_in(table, optimizers, events.get(name), ranks, owners[name]) for name, table in tables.items()]
     if ranks.world_size > 1:
         check_same({f"{name} of {key}": t for key, table in tables.items() for name, t in table.state_dict().items()})
     return found
@@ -241,7 +241,7 @@ def _stage_share(
     return staged
 
 
-def _take_over(
+def _swap_in(
     table: Clusterable, optimizers: Sequence[Optimizer], event: ClusterEvent | None, ranks: Ranks, owner: int
 ) -> ClusterEvent:
     """The event of a table, which is here what it is at its owner."""

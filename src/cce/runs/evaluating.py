@@ -29,7 +29,7 @@ COLUMN = "probability"
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The scores of so many rows; `name` is that of the split, or of the file."""
+    """The scores of this many rows; `name` is that of the split, or of the file."""
 
     name: str
     num_rows: int

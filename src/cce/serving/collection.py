@@ -60,7 +60,7 @@ class FrozenCollection(LookupHolder):
             return self._one_each(ids)
         else:
             columns = _cut(ids, offsets, per_sample_weights, self.num_features)
-        return torch.stack([self._column(place, column) for place, column in enumerate(columns)], dim=1)
+        return torch.stack([self._column(index, column) for index, column in enumerate(columns)], dim=1)
 
     def _one_each(self, ids: Tensor) -> Tensor:
         if ids.dim() != 2 or ids.shape[1] != self.num_features:
@@ -69,39 +69,39 @@ class FrozenCollection(LookupHolder):
             found = self.look_up(ids, (len(ids), self.num_features, self.embedding_dim))
             if found is not None:
                 return found
-        return torch.stack([self._look_up(place, ids[:, place]) for place in range(self.num_features)], dim=1)
+        return torch.stack([self._look_up(index, ids[:, index]) for index in range(self.num_features)], dim=1)
 
-    def _column(self, place: int, column: Column) -> Tensor:
+    def _column(self, index: int, column: Column) -> Tensor:
         """Vectors `(B, D)` of one feature."""
         if isinstance(column, Tensor):
-            return self._look_up(place, column)
+            return self._look_up(index, column)
         values, starts, *weights = column
-        vectors = self._look_up(place, values)
+        vectors = self._look_up(index, values)
         bag = bag_of_each(starts.long(), values.shape[0])
         if weights:
             vectors = vectors * weights[0].unsqueeze(-1).to(vectors.dtype)
         pooled = vectors.new_zeros(starts.shape[0], self.embedding_dim).index_add(0, bag, vectors)
         if self.pooling == "sum":
             return pooled
-        padding = self._padding(place)
-        known = known_ids(values, list(self.features.values())[place])
+        padding = self._padding(index)
+        known = known_ids(values, list(self.features.values())[index])
         counted = torch.ones_like(values) if padding is None else (known != padding).long()
         counts = torch.zeros_like(starts).index_add(0, bag, counted.to(starts.dtype))
         return pooled / counts.clamp(min=1).unsqueeze(-1)
 
-    def _look_up(self, place: int, ids: Tensor) -> Tensor:
+    def _look_up(self, index: int, ids: Tensor) -> Tensor:
         if not self.unified:
-            return self._tables()[place](ids)  # type: ignore[no-any-return]
+            return self._tables()[index](ids)  # type: ignore[no-any-return]
         sizes = list(self.features.values())
-        ids = known_ids(ids, sizes[place])
-        vectors = self.tables["all"](ids + sum(sizes[:place]))
-        padding = self._padding(place)
+        ids = known_ids(ids, sizes[index])
+        vectors = self.tables["all"](ids + sum(sizes[:index]))
+        padding = self._padding(index)
         return vectors if padding is None else vectors.masked_fill((ids == padding).unsqueeze(-1), 0)  # type: ignore[no-any-return]
 
-    def _padding(self, place: int) -> int | None:
+    def _padding(self, index: int) -> int | None:
         if not self.unified:
-            return self._tables()[place].padding_idx
-        return None if self.padding_idx is None else self.padding_idx % list(self.features.values())[place]
+            return self._tables()[index].padding_idx
+        return None if self.padding_idx is None else self.padding_idx % list(self.features.values())[index]
 
     def looked_up(self) -> Sequence[FrozenTable]:
         """The tables of all features; a common one is looked up column by column."""
@@ -121,8 +121,8 @@ def _cut(ids: Tensor, offsets: Tensor, weights: Tensor | None, num_features: int
     """Flat ids of all features as one column for each."""
     batch = (len(offsets) - 1) // num_features
     columns: list[Column] = []
-    for place in range(num_features):
-        own = offsets[place * batch : (place + 1) * batch + 1]
+    for index in range(num_features):
+        own = offsets[index * batch : (index + 1) * batch + 1]
         first, last = int(own[0]), int(own[-1])
         bag = (ids[first:last], own[:-1] - first)
         columns.append(bag if weights is None else (*bag, weights[first:last]))

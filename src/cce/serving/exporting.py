@@ -111,7 +111,7 @@ def export_model(
         verified = None
         if data is not None:
             verified = verify(load_program(path, frozen, schema), _for_inference(model), data, schema)
-        saved = {name: f"vocabulary/{place:03d}.safetensors" for place, name in enumerate(vocabularies or {})}
+        saved = {name: f"vocabulary/{index:03d}.safetensors" for index, name in enumerate(vocabularies or {})}
         for feature, vocabulary in (vocabularies or {}).items():
             (folder / "vocabulary").mkdir(exist_ok=True)
             vocabulary.save(folder / saved[feature])

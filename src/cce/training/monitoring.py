@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from cce.integrations import Logger, numbers_of, open_logger
+from cce.integrations import Logger, finite_values, open_logger
 from cce.text import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class MetricsLog:
 
     def _send(self, kind: str, step: int, values: dict[str, Any]) -> None:
         if self._logger is not None and kind != "config":
-            self._logger.log(step, numbers_of(kind, values))
+            self._logger.log(step, finite_values(kind, values))
 
 
 def event_values(event: ClusterEvent) -> dict[str, Any]:

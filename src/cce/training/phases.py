@@ -148,7 +148,7 @@ class TrainPhase(Phase):
             trainer.progress.say(f"step {session.step:,}: clustered {len(events)} tables")
 
     def _validation_positions(self) -> set[int]:
-        """The rows of an epoch after which there is a validation: so many times, the last at its end."""
+        """The rows of an epoch after which there is a validation: this many times, the last at its end."""
         session, times = self.session, self.config.validations_per_epoch
         if not session.has_rows("validation"):
             return set()

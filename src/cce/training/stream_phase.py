@@ -97,7 +97,7 @@ class StreamPhase(TrainPhase):
         return loader.num_rows
 
     def after_rows(self, num_rows: int) -> None:
-        """Save, so many times in a part."""
+        """Save, this many times in a part."""
         loader, times = self.loader, self.config.validations_per_epoch
         done, before = (at * times // loader.num_rows for at in (loader.position, loader.position - num_rows))
         if before < done < times:  # after the last row the part is saved as a whole

@@ -50,7 +50,7 @@ class Budget:
         return self.records[0]
 
     def size(self, measure: str) -> float | None:
-        """Its size by a measure of `WORDS`, the mean over seeds; None where records have no ledger."""
+        """Its size by a measure of `WORDS`, the mean over seeds; None where records have no memory summary."""
         found = spread(size for record in self.records if (size := size_of(record, measure)) is not None)
         return None if found is None else found.mean
 
@@ -154,11 +154,11 @@ class Group:
 
     @property
     def lead(self) -> str:
-        """The measure that leads: bytes held in training, or bytes served where records have no ledger."""
+        """The measure that leads: bytes held in training, or bytes served where records have no memory summary."""
         return "training" if self.full_size("training") else "bytes"
 
     def full_size(self, measure: str) -> float | None:
-        """The size of the full tables: of the baseline, or from the ledgers."""
+        """The size of the full tables: of the baseline, or from the memory summaries."""
         if self.baseline is not None and (size := self.baseline.size(measure)) is not None:
             return size
         sizes = (full_size_of(record, measure) for record in self.records)
@@ -175,7 +175,7 @@ class Group:
                 for seed, score in budget.by_seed(self.leading.name).items():
                     curves.setdefault(seed, []).append((size, loss(score)))
         if full_size is None or not curves:
-            return Factor(Kind.UNKNOWN, notes=("the records have no ledger of tables",))
+            return Factor(Kind.UNKNOWN, notes=("the records have no memory summary of tables",))
         full = self.baseline.by_seed(self.leading.name)
         return factor_over_seeds(curves, {seed: loss(score) for seed, score in full.items()}, full_size)
 

@@ -95,7 +95,7 @@ def test_without_ledgers_the_largest_table_is_not_known():
     records = [replace(record, tables=()) for record in made_records(("cce",))]
     group = one_group(records)
     assert group.factor("cce", "params").kind is Kind.MEASURED
-    assert group.factor("cce", "largest").notes == ("the records have no ledger of tables",)
+    assert group.factor("cce", "largest").notes == ("the records have no memory summary of tables",)
 
 
 def test_a_baseline_without_a_score_is_none():

@@ -3,7 +3,7 @@
 The squared distance is, by definition, `(x_0 - c_0)² + (x_1 - c_1)² + …`, each step rounded to the type of the points,
 added from the first dimension to the last; ties go to the lower index. `measure_block` writes that down.
 
-On a CPU a matrix product is faster: `score(x, c) = |c|² / 2 - x·c` has the order of the distances but for rounding.
+On a CPU a matrix product is faster: `score(x, c) = |c|² / 2 - x·c` has the order of the distances except for rounding.
 Where the second-best score is so close to the best that rounding could have swapped them, the definition decides.
 
 Points go through in blocks, so memory is bounded.

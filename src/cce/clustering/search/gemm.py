@@ -1,6 +1,6 @@
 """Exact nearest centroids of wide points by a matrix product that keeps only the smallest scores.
 
-Beyond four dimensions boxes prune little. `score(x, c) = |c|² / 2 - x·c` orders centroids by distance, but for
+Beyond four dimensions boxes prune little. `score(x, c) = |c|² / 2 - x·c` orders centroids by distance, except for
 rounding. The product is made sixteen points and six centroids at a time, in registers, and never written to memory: of
 each point the smallest scores of the two best tiles of six are kept (`compiled.tiles`), and the six of the best tile
 are measured as the definition says. If the two scores are so close that rounding may have swapped them, all centroids

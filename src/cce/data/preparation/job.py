@@ -179,7 +179,7 @@ class VocabularyRule:
 
     min_count: int = 1
     source: str = "train"  # or "all": the rows that are counted
-    hash_bits: int | None = None  # ids are hashes of so many bits, and nothing is counted; OPEN_BITS: any int64
+    hash_bits: int | None = None  # ids are hashes of this many bits, and nothing is counted; OPEN_BITS: any int64
 
     def __post_init__(self) -> None:
         check_range("min_count", self.min_count, 1, 2**63)

@@ -112,7 +112,7 @@ def _keep_block(piece: Piece, path: Path, offset: int, raw: RawBlock) -> dict[st
 
 @dataclass(frozen=True)
 class CleanColumns:
-    """The columns of a block as a data set holds them, but for ids: numbers by role, words by name."""
+    """The columns of a block as a data set holds them, except ids: numbers by role, words by name."""
 
     numbers: dict[str, np.ndarray]  # "label", "weight", …, and "dense 0", "dense 1", …
     words: dict[str, Words]

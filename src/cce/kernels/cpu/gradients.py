@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-PARALLEL_SLOTS = 1 << 18  # below so many rows to fetch, handing work to threads costs more than it saves
+PARALLEL_SLOTS = 1 << 18  # below this many rows to fetch, handing work to threads costs more than it saves
 NO_WEIGHTS = np.empty(0, np.float64)
 NO_BAGS = np.empty(0, np.int64), NO_WEIGHTS
 

@@ -66,7 +66,7 @@ def why_stop(rounds: NumRounds, scores: Sequence[float | None]) -> str:
 
 
 def is_on_parts(number: int, num_rounds: int) -> bool:
-    """Whether round `number` of so many, counted from 1, is on parts of the rows: all but the first and the last.
+    """Whether round `number`, counted from 1, is on parts of the rows: all but the first and the last.
 
     Of two rounds the first one is, as two on all rows would be worse than one.
     """

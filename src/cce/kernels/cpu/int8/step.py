@@ -86,7 +86,7 @@ def step(work: Array, first: Any, last: Any, run: Any) -> Any:
 
 @compile_loops
 def is_due(steps: Any) -> Any:
-    """Whether the scale follows the values after so many steps: every now and then, and at powers of two before."""
+    """Whether the scale follows the values after this many steps: every now and then, and at powers of two before."""
     return steps % FIT_EVERY == 0 or (steps < FIT_EVERY and steps & (steps - 1) == 0)
 
 
