@@ -1,16 +1,19 @@
 """One training, every size: bytes served against validation loss, and what `finalize` itself costs.
 
-    python -m benchmarks.finalize [--data FOLDER] [--seeds 3] [--figure docs/figures/sizes.svg] [--quick]
+    python -m benchmarks.finalize [curves] [costs] [pages] [--data FOLDER] [--seeds 3] [--quick]
 
-The first part trains the DeepFM of `benchmarks.real_sets` on four of its sets with int8 rows, once for each seed, and
-lets `cce.finalize` validate all its sizes. The test score is that of the size it chooses; no choice sees test rows. The
-second part finalizes tables of random rows near 3,000 centres: CPU seconds of all threads.
+`curves` trains the DeepFM of `benchmarks.real_sets` on four of its sets with int8 rows, once for each seed, and lets
+`cce.finalize` validate all its sizes. The test score is that of the size it chooses; no choice sees test rows. `costs`
+finalizes tables of random rows near 3,000 centres: CPU seconds of all threads. `pages` writes the tables of
+docs/sizes.md and docs/notes.md and the figure from the record. All three, unless told.
 """
 
 import argparse
+import json
 import os
 import time
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import torch
@@ -21,29 +24,49 @@ from benchmarks.real_sets.data import SETS, Rows, part_of, read_rows
 from benchmarks.real_sets.models import DeepFM
 from benchmarks.real_sets.tables import NAMES
 from benchmarks.real_sets.ways import Job, fit, score
-from benchmarks.side_by_side import keep
+from benchmarks.side_by_side import RESULTS, keep
 from cce.text import format_bytes, format_table
 
 DIM = 16
 RATES = {"ml1m": 6e-3, "anime": 3e-3, "bookcrossing": 3e-3, "criteo_dac80k": 3e-3}  # those of `real_sets`
 SHAPES = ((1, 256), (1, 1024), (4, 256))
+SHARES = (2, 4, 8, 16, 32)  # sizes of the table on the page: of the bytes of the rows
+TOLERANCES = (0.0, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005)
+BEGIN, END = "<!-- finalize: begin -->", "<!-- finalize: end -->"
+HALVES = ("first half", "second half")  # of the validation rows
+RECORD, FIGURE = RESULTS / "finalize.json", Path("docs/figures/sizes.svg")
 
 
 def train_and_finalize(rows: Rows, lr: float, epochs: int, seed: int) -> dict[str, Any]:
-    """The curve of one training, and the test score before and after."""
+    """The curve of one training, with losses of two halves of the validation rows, and the test score."""
     torch.manual_seed(seed)
     model = DeepFM(rows.sizes, rows.dense.shape[1])
     cce.compress(model)
     fit(Job(rows, model, lr, epochs, served=0, seed=seed), cce.optim.Adam(model, lr=lr))
+    validation = rows.parts["validation"]
+    shuffled = validation[torch.randperm(len(validation))]
+    halves = rows._replace(parts=dict(zip(HALVES, shuffled.chunk(2), strict=True)))
+    losses: dict[float, list[float]] = {}  # of the halves, by that of all
+
+    def validate() -> float:
+        both = [score(model, halves, half) for half in HALVES]
+        losses[mean(both)] = both
+        return mean(both)
+
     before = score(model, rows, "test")
-    found = cce.finalize(model, validate=lambda: score(model, rows, "validation"), curve=True, seed=seed)
+    found = cce.finalize(model, validate=validate, curve=True, seed=seed)
     assert found.chosen is not None
+    assert found.loss_before is not None
     sizes = [
-        {"nbytes": size.nbytes, "bits": size.bits, "lost": size.distortion, "loss": size.loss} for size in found.curve
+        {"nbytes": size.nbytes, "bits": size.bits, "lost": size.distortion, "loss": size.loss}
+        | {"halves": losses[size.loss]}
+        for size in found.curve
+        if size.loss is not None
     ]
-    rows_of = {"nbytes": found.before, "loss": found.loss_before, "test": before}
+    of_rows = {"nbytes": found.before, "loss": found.loss_before, "halves": losses[found.loss_before], "test": before}
     chosen = {"nbytes": found.nbytes, "loss": found.chosen.loss, "test": score(model, rows, "test")}
-    return {"curve": sizes, "rows": rows_of, "chosen": chosen}
+    full = {"nbytes": 4 * DIM * sum(rows.sizes), "kept": cce.summary(model).nbytes - found.nbytes}
+    return {"curve": sizes, "rows": of_rows, "chosen": chosen, "full": full}
 
 
 def finalize_rows(num_ids: int, shape: tuple[int, int]) -> dict[str, Any]:
@@ -90,13 +113,8 @@ def draw_figure(figures: list[dict[str, Any]], path: Path) -> None:
     path.write_bytes(picture(spec, title="One training, every size", kind="svg"))
 
 
-def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("CCE_DATA", "../shared/data")))
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--figure", type=Path, help="draw the curves into this file (needs vl-convert-python)")
-    parser.add_argument("--quick", action="store_true", help="100,000 rows, one seed, 100,000 ids")
-    options = parser.parse_args(argv)
+def measure_curves(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The curves of all sets and seeds."""
     figures: list[dict[str, Any]] = []
     for name, lr in RATES.items():
         rows = part_of(read_rows(options.data, name), num_rows=20_000 if options.quick else None)
@@ -104,6 +122,11 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
             found = train_and_finalize(rows, lr, SETS[name][0], seed)
             figures.append({"set": NAMES[name], "seed": seed} | found)
             _print_curve(figures[-1])
+    return figures
+
+
+def measure_costs(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """CPU seconds of finalizing large tables."""
     finalize_rows(300_000, SHAPES[0])  # compiled loops are compiled
     sizes = (100_000,) if options.quick else (1_000_000, 10_000_000)
     costs = [finalize_rows(num_ids, shape) for num_ids in sizes for shape in SHAPES]
@@ -115,11 +138,85 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
         for each in costs
     ]
     print(format_table(("ids", "columns × rows", "CPU s", "int8 rows", "served"), lines, num_left=2))
-    if options.figure is not None:
-        draw_figure(figures, options.figure)
-    if not options.quick:
-        print(keep("finalize", [*figures, *costs]))
-    return [*figures, *costs]
+    return costs
+
+
+def sizes_table(curves: list[dict[str, Any]]) -> str:
+    """Sizes of the curve of the first seed, nearest to shares of the bytes of the rows."""
+    lines = ["| served, validation BCE | int8 rows |" + "".join(f" 1/{share} |" for share in SHARES)]
+    lines.append("|---|" + "--:|" * (len(SHARES) + 1))
+    for each in (each for each in curves if each["seed"] == 0):
+        wanted = (each["rows"]["nbytes"] / share for share in SHARES)
+        found = [min(each["curve"], key=lambda size: max(size["nbytes"] / w, w / size["nbytes"])) for w in wanted]
+        cells = [f"{format_bytes(size['nbytes'])}, {size['loss']:.4f}" for size in (each["rows"], *found)]
+        lines.append(f"| {each['set']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def chosen_table(curves: list[dict[str, Any]]) -> str:
+    """The size that validation chose, by set."""
+    lines = ["| all tables, by seed | full | chosen | smaller by | test BCE of the rows | of the chosen size |"]
+    lines.append("|---|" + "--:|" * 5)
+    for name in dict.fromkeys(each["set"] for each in curves):
+        own = [each for each in curves if each["set"] == name]
+        served = [each["chosen"]["nbytes"] + each["full"]["kept"] for each in own]
+        full = own[0]["full"]["nbytes"]
+        cells = [format_bytes(full), ", ".join(map(format_bytes, served))]
+        cells += [", ".join(f"{full / nbytes:.0f}" for nbytes in served)]
+        cells += [", ".join(f"{each[form]['test']:.4f}" for each in own) for form in ("rows", "chosen")]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def tolerance_table(curves: list[dict[str, Any]]) -> str:
+    """Sizes chosen by one half of the validation rows, and what they lose on the other half; means of seeds."""
+    names = list(dict.fromkeys(each["set"] for each in curves))
+    lines = [f"| tolerance | {' | '.join(names)} |", "|---|" + "--:|" * len(names)]
+    for tolerance in TOLERANCES:
+        cells = []
+        for name in names:
+            both = [_by_half(each, half, tolerance) for each in curves if each["set"] == name for half in (0, 1)]
+            share, more = (mean(values) for values in zip(*both, strict=True))
+            cells.append(f"{share:.0%}, {more:+.4f}")
+        lines.append(f"| {tolerance:g} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _by_half(training: dict[str, Any], half: int, tolerance: float) -> tuple[float, float]:
+    """The smallest size within the tolerance by one half of the rows: its share of bytes, and its loss on the other."""
+    rows, curve = training["rows"], training["curve"]
+    good = [size for size in curve if size["halves"][half] <= rows["halves"][half] + tolerance]
+    size = good[0] if good else min(curve, key=lambda size: size["halves"][half])
+    return size["nbytes"] / rows["nbytes"], size["halves"][1 - half] - rows["halves"][1 - half]
+
+
+def write_pages() -> None:
+    """Tables and the figure from the record."""
+    curves = json.loads(RECORD.read_text())["figures"]["curves"]
+    sizes = f"{sizes_table(curves)}\n\nThe size that validation chose:\n\n{chosen_table(curves)}"
+    for page, table in (("docs/sizes.md", sizes), ("docs/notes.md", tolerance_table(curves))):
+        text = Path(page).read_text()
+        before, rest = text.split(BEGIN)
+        Path(page).write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.split(END)[1]}")
+    draw_figure(curves, FIGURE)
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", default=["curves", "costs", "pages"], help="curves, costs, pages")
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("CCE_DATA", "../shared/data")))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="20,000 rows, one seed, 100,000 ids; nothing is kept")
+    options = parser.parse_args(argv)
+    for part, measure in (("curves", measure_curves), ("costs", measure_costs)):
+        if part not in options.parts:
+            continue
+        figures = measure(options)
+        if not options.quick:
+            stored = json.loads(RECORD.read_text())["figures"] if RECORD.exists() else {}
+            print(keep("finalize", {**stored, part: figures}))
+    if "pages" in options.parts and not options.quick:
+        write_pages()
 
 
 def _print_curve(figures: dict[str, Any]) -> None:
