@@ -1,6 +1,6 @@
 """One training, every size: bytes served against validation loss, and what `finalize` itself costs.
 
-    python -m benchmarks.finalize [curves] [costs] [pages] [--data FOLDER] [--seeds 3] [--quick]
+    python -m benchmarks.finalize [curves] [costs] [pages] [--data FOLDER] [--sets ml1m …] [--seeds 3] [--quick]
 
 `curves` trains the DeepFM of `benchmarks.real_sets` on four of its sets with int8 rows, once for each seed, and lets
 `cce.finalize` validate all its sizes. The test score is that of the size it chooses; no choice sees test rows. `costs`
@@ -114,9 +114,9 @@ def draw_figure(figures: list[dict[str, Any]], path: Path) -> None:
 
 
 def measure_curves(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The curves of all sets and seeds."""
+    """The curves of sets and seeds."""
     figures: list[dict[str, Any]] = []
-    for name, lr in RATES.items():
+    for name, lr in ((name, lr) for name, lr in RATES.items() if name in options.sets):
         rows = part_of(read_rows(options.data, name), num_rows=20_000 if options.quick else None)
         for seed in range(1 if options.quick else options.seeds):
             found = train_and_finalize(rows, lr, SETS[name][0], seed)
@@ -205,6 +205,7 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=["curves", "costs", "pages"], help="curves, costs, pages")
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("CCE_DATA", "../shared/data")))
+    parser.add_argument("--sets", nargs="*", choices=RATES, default=list(RATES), metavar="SET")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="20,000 rows, one seed, 100,000 ids; nothing is kept")
     options = parser.parse_args(argv)
@@ -213,8 +214,10 @@ def main(argv: list[str] | None = None) -> None:
             continue
         figures = measure(options)
         if not options.quick:
-            stored = json.loads(RECORD.read_text())["figures"] if RECORD.exists() else {}
-            print(keep("finalize", {**stored, part: figures}))
+            stored = json.loads(RECORD.read_text())["figures"]
+            sets = {each.get("set") for each in figures}
+            others = [each for each in stored.get(part, []) if part == "curves" and each["set"] not in sets]
+            print(keep("finalize", stored | {part: others + figures}))
     if "pages" in options.parts and not options.quick:
         write_pages()
 

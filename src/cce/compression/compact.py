@@ -31,7 +31,7 @@ FLAT = 0.01  # share of the variance that may be lost where nothing validates
 STEP = 2**0.5  # from one size of the curve to the next
 BETWEEN = 2  # further sizes that are tried between the last one that is good and the first one that is not
 PROBED, MOST_PROBES = 0.99, 16  # tables are probed from the largest on, until they hold this share of the bytes
-PROBED_AT = 1 / 8  # of a table's variance is lost in its probe
+PROBED_AT = (1 / 8, 1 / 3, 1.0)  # of a table's variance is lost in its probe; more, if that is not to be seen
 POWER = 1.5  # of the error, with which the loss of a model grows
 LEAST = 1 / 100  # of the tolerance: what a probe is taken to cost at least
 
@@ -288,30 +288,36 @@ class _Sizing:
         """Let options cost what the loss says instead of their error.
 
         How much a model minds the error of a table differs by a factor of ten and more between its tables. So each is
-        made coarse alone, once, and validated; the loss of its other shapes is taken to grow with a power of the error.
+        made coarse alone and validated; the loss of its other shapes is taken to grow with a power of the error.
         """
         choices = [name for name, options in self.options.items() if len(options) > 1]
         if len(self.options) < 2 or not choices:
             return
         choices.sort(key=lambda name: -self.tables[name].rows.row_nbytes)
         left = sum(self.tables[name].rows.row_nbytes for name in choices) * (1 - PROBED)
-        probed: dict[str, float] = {}
-        while choices and len(probed) < MOST_PROBES:
+        prices: dict[str, float] = {}
+        while choices and len(prices) < MOST_PROBES:
             if sum(self.tables[name].rows.row_nbytes for name in choices) <= left:
                 break
             name = choices.pop(0)
-            loss = trial.score({name: self._probe(name).shape}) - trial.loss_before
-            probed[name] = max(loss, trial.tolerance * LEAST, 1e-9)
+            prices[name] = self._price(name, trial)
         for name in self.options:
-            cost, error = probed.get(name, max(probed.values())), self._probe(name).error or 1.0
+            price, variance = prices.get(name, max(prices.values())), self.variances[name] or 1.0
             self.options[name] = [
-                each._replace(error=cost * (each.error / error) ** POWER) for each in self.options[name]
+                each._replace(error=price * (each.error / variance) ** POWER) for each in self.options[name]
             ]
 
-    def _probe(self, name: str) -> Option:
-        """The option of a table whose error is nearest to a share of its variance."""
-        wanted = math.log(self.variances[name] * PROBED_AT or 1.0)
-        return min(self.options[name], key=lambda each: abs(math.log(each.error or 1e-30) - wanted))
+    def _price(self, name: str, trial: _Trial) -> float:
+        """The loss by the power of the share of a table's variance, where the loss is just no noise any more."""
+        variance, loss, probes = self.variances[name] or 1.0, 0.0, []
+        for share in PROBED_AT:
+            wanted = math.log(variance * share)
+            probes.append(min(self.options[name], key=lambda each: abs(math.log(each.error or 1e-30) - wanted)))
+            if probes[-1] not in probes[:-1]:
+                loss = trial.score({name: probes[-1].shape}) - trial.loss_before
+            if loss > trial.tolerance:
+                break
+        return max(loss, trial.tolerance * LEAST, 1e-9) / (probes[-1].error / variance or 1.0) ** POWER
 
     def curve(self, nbytes: int | None) -> list[Size]:
         """Sizes from the smallest to the largest, each about 1.4 times the one before, with that of this many bytes."""
