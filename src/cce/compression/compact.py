@@ -317,7 +317,7 @@ class _Sizing:
                 loss = trial.score({name: probes[-1].shape}) - trial.loss_before
             if loss > trial.tolerance:
                 break
-        return max(loss, trial.tolerance * LEAST, 1e-9) / (probes[-1].error / variance or 1.0) ** POWER
+        return float(max(loss, trial.tolerance * LEAST, 1e-9) / (probes[-1].error / variance or 1.0) ** POWER)
 
     def curve(self, nbytes: int | None) -> list[Size]:
         """Sizes from the smallest to the largest, each about 1.4 times the one before, with that of this many bytes."""

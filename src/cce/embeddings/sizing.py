@@ -135,11 +135,17 @@ class TableRequest:
         The full table, if it is within the limit.
         """
         if limit >= getattr(self.ample, measure):
-            return self.largest
+            return self._footprint(self.sizes(int(limit), measure)) if self._is_open else self.largest
         smallest = self.smallest[measure]
         if limit <= (self.fewest if measure == "num_params" else smallest.nbytes):
             return smallest
         return self._footprint(self.sizes(int(limit), measure))
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether the largest table has no size yet, that a budget would have to hold."""
+        is_given = self.options.get(self.kind.sized_by or "") is not None
+        return self.largest.method in SIZED_LATER and self.num_embeddings is not None and not is_given
 
     def sizes(self, limit: int, measure: str = "num_params") -> Options:
         """The arguments of the constructor that make the largest table of at most `limit` parameters, or bytes."""
