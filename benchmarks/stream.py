@@ -34,7 +34,7 @@ from cce.embeddings import CCEEmbedding, HashingTrickEmbedding
 from cce.text import format_bytes, format_table
 
 RECORDS = RESULTS / "stream.jsonl"
-DAYS, CHOSEN_BY, SHOWN, BATCH, RATES, SEED = 10, slice(1, 5), slice(5, 10), 512, (3e-3, 1e-2, 3e-2), 0
+DAYS, CHOSEN_BY, SHOWN, BATCH, RATES, SEED = 10, slice(1, 5), slice(5, 10), 512, (1e-3, 3e-3, 1e-2, 3e-2), 0
 CAPS = (None, 0.1, 0.25, 0.5)
 MOMENTS = 3  # a value and two moments of Adam
 Record = dict[str, Any]
