@@ -98,14 +98,18 @@ def draw_figure(figures: list[dict[str, Any]], path: Path) -> None:
         for size in each["curve"]
     ]
     x = {"field": "bytes", "type": "quantitative", "scale": {"type": "log"}, "axis": {"format": "~s"}}
-    y = {"field": "more", "type": "quantitative", "scale": {"type": "symlog", "constant": 0.0005}}
+    y = {"field": "more", "type": "quantitative", "scale": {"type": "symlog", "constant": 0.0005, "nice": False}}
     spec = {
         "data": {"values": points},
         "height": 300,
         "mark": {"type": "line", "point": True, "clip": True},
         "encoding": {
             "x": x | {"title": "bytes served"},
-            "y": y | {"title": "validation loss above int8 rows", "axis": {"values": [0, 0.0005, 0.002, 0.01, 0.05]}},
+            "y": y
+            | {
+                "title": "validation loss above int8 rows",
+                "axis": {"values": [0, 0.0005, 0.002, 0.01, 0.05], "format": "~g"},
+            },
             "color": {"field": "set", "type": "nominal", "title": None},
             "detail": {"field": "seed"},
         },
@@ -192,7 +196,8 @@ def _by_half(training: dict[str, Any], half: int, tolerance: float) -> tuple[flo
 
 def write_pages() -> None:
     """Tables and the figure from the record."""
-    curves = json.loads(RECORD.read_text())["figures"]["curves"]
+    titles = [NAMES[name] for name in RATES]
+    curves = sorted(json.loads(RECORD.read_text())["figures"]["curves"], key=lambda each: titles.index(each["set"]))
     sizes = f"{sizes_table(curves)}\n\nThe size that validation chose:\n\n{chosen_table(curves)}"
     for page, table in (("docs/sizes.md", sizes), ("docs/notes.md", tolerance_table(curves))):
         text = Path(page).read_text()
