@@ -72,7 +72,7 @@ def refit(
     validate: a score of the model as it is, of which less is better; the model of the best round is kept, that of
         before the first round if no round is better. Without it, that of the last round.
     rounds: how many; those between the first and the last are on parts of the rows, and may score worse than the last
-        one will. "auto": with `validate` one round and, if it gains, four more; without it, four.
+        one will. "auto": four, but with `validate` no other if the first gains little.
     """
     check_type("model", model, nn.Module, "a torch.nn.Module")
     check_rounds(rounds)
@@ -86,7 +86,7 @@ def refit(
         while not (stop := why_stop(rounds, [each.score for each in done])):
             number, began = len(done), time.perf_counter()
             generator = torch.Generator().manual_seed((seed + (number << 32)) % 2**63)
-            num_rounds = most_rounds(rounds, [score])
+            num_rounds = most_rounds(rounds)
             on_parts = is_on_parts(number, num_rounds)
             with _bar(fit, f"refit {number} of {num_rounds}", done[-1].score, is_shown=progress) as bar:
                 events = fit.round(generator=generator, seen=lambda _: bar.update(), on_parts=on_parts)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from cce.schema import Batch
     from cce.training.trainer import Trainer
 
-# Time of a pass in epochs, measured for two tables in DeepFM and GMF on MovieLens 1M and Anime, on one CPU thread; the
+# Time of a pass in epochs, about, for two tables in DeepFM and GMF on MovieLens 1M and Anime, on one CPU thread; the
 # first round knows no better, and those after it how long it took.
-PASS_EPOCHS = 1.0
+PASS_EPOCHS = 0.6
 BATCH_ROWS = 1 << 13  # that the model sees at a time
 
 
@@ -75,7 +75,7 @@ class RefitPhase(Phase):
         rounds: NumRounds = "auto" if self.config.is_limited else self.config.refits
         if self.num_rounds == 0:
             self._start()
-            self.planned = most_rounds(rounds, self.scores)
+            self.planned = most_rounds(rounds)
             self._limit()
         while not (why := why_stop(rounds, self.scores) or self._why_too_long()):
             if self.num_rounds == 0:
@@ -128,8 +128,10 @@ class RefitPhase(Phase):
         if self.config.is_limited:
             seconds = self._seconds("train") - self._seconds("refit")
             left = int(broadcast(max(0.0, seconds) / max(self._round_seconds(), 1e-9), self.session.ranks))
-            is_alone = self.num_rounds == 1 and left < 2  # a second round is on parts, and pays with a third
-            self.planned = min(self.planned, self.num_rounds + (0 if is_alone else left))
+            if self.num_rounds == 0:  # the trial says how long a round takes
+                self.planned *= min(left, 1)
+            else:  # a second round is on parts, and pays with a third
+                self.planned = min(self.planned, self.num_rounds + (left if left > 1 else 0))
 
     def _why_too_long(self) -> str:
         """Why there is no time for another round."""

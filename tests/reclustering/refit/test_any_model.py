@@ -179,10 +179,9 @@ def test_pointers_by_chance_become_as_good_as_the_truth_nearly():
     scores = []
     report = cce.refit(model, loader(rows), validate=lambda: scores.append(bce(model, held_out)) or scores[-1])
     assert [each.score for each in report.rounds] == scores
-    assert len(scores) == 6
+    assert len(scores) == 5
     assert report.stopped == "all rounds are done"
-    assert scores == sorted(scores, reverse=True)
-    assert bce(model, held_out) == min(scores) == scores[report.kept]
+    assert bce(model, held_out) == min(scores) == scores[report.kept] == scores[-1]
     assert min(scores) < scores[0] - 0.25
     assert all(torch.equal(model.state_dict()[name], value) for name, value in network.items())
     assert model.training

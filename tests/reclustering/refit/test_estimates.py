@@ -80,7 +80,7 @@ def test_the_m_step_adds_what_is_not_known():
 
 def test_em_finds_the_distribution_behind_noisy_readings(monkeypatch):
     """Each id's vector is read with noise of its own; the prior is that of the vectors, not of the readings."""
-    monkeypatch.setattr(estimates, "EM_STEPS", 60)
+    monkeypatch.setattr(estimates, "LATER_EM_STEPS", 60)
     deviations = torch.tensor([0.5, 1.0, 2.0, 1.0])
     vectors = 0.7 + deviations * torch.randn(20_000, DIM, generator=seeded())
     noise = 0.3 + 2 * torch.rand(20_000, 1, generator=seeded(1))

@@ -254,8 +254,8 @@ def test_any_number_of_columns_and_rows_can_be_refitted(num_columns, num_rows):
         ("auto", [0.5, 0.4999], "the first round gained too little"),
         ("auto", [0.5, 0.51], "the first round gained too little"),
         ("auto", [0.5, float("nan")], "the first round gained too little"),
-        ("auto", [0.5, 0.49, 0.6, 0.7, 0.8], ""),  # rounds on parts
-        ("auto", [0.5, 0.49, 0.6, 0.7, 0.8, 0.4], "all rounds are done"),
+        ("auto", [0.5, 0.49, 0.6, 0.7], ""),  # rounds on parts
+        ("auto", [0.5, 0.49, 0.6, 0.7, 0.4], "all rounds are done"),
         ("auto", [-0.8, -0.801], ""),  # such as an AUC, of which more is better
         ("auto", [-0.8, -0.8001], "the first round gained too little"),
         ("auto", [None, None, None, None], ""),
@@ -283,7 +283,7 @@ def test_rounds_on_all_rows_fit_noise_and_rounds_on_parts_do_not():
         for turn in range(4):
             refit.round(generator=seeded(turn), on_parts=on_parts)
         found[on_parts] = score(model, rows)
-    assert found[False] < found[True] - 0.005
+    assert found[False] < found[True] - 0.003
     assert found[True] > np.log(2) - 0.005
 
 
@@ -298,6 +298,7 @@ def test_the_part_of_a_row_depends_on_its_ids_alone_and_tables_have_parts_of_the
     assert torch.equal(given[order], shuffled)
     assert 1_300 < int(given.sum()) < 1_700
     sums = dict(refit._pass(0, current_ranks(), on_parts=True))
+    assert [quadratics.moving for quadratics in sums.values()] == pytest.approx([1, 1])  # one vector of each row moves
     first, second = (quadratics.num_rows.sum() for quadratics in sums.values())
     assert (int(first), int(second)) == (3_000 - int(given.sum()), int(given.sum()))
 

@@ -29,6 +29,7 @@ SOLVED = 1 << 9  # ids whose Hessians are written out at a time
 DAMPING = (1e-6, 1e-4, 1e-2)  # of the mean diagonal, added where a matrix has no Cholesky factor
 STAYS = 1e30  # a diagonal so large that nothing moves
 EM_STEPS = 4
+LATER_EM_STEPS = 2  # from the prior of the last round, which is near
 
 
 def packed_size(dim: int) -> int:
@@ -120,9 +121,13 @@ class Quadratics:
         """A few ids at a time."""
         return (slice(start, start + SOLVED) for start in range(0, len(self.points), SOLVED))
 
-    def learn_prior(self, prior: Prior) -> Prior:
-        """EM: where the minima lie, each by itself, and how well they are known, under the prior of the last step."""
-        for _ in range(EM_STEPS):
+    def learn_prior(self, prior: Prior | None = None) -> Prior:
+        """EM: where the minima lie, each by itself, and how well they are known, under the prior of the last step.
+
+        prior: of the last round.
+        """
+        num_steps, prior = LATER_EM_STEPS if prior else EM_STEPS, prior or Prior.around(self.points)
+        for _ in range(num_steps):
             vectors, total = torch.empty_like(self.points), torch.zeros_like(prior.precision)
             for some in self.split():
                 vectors[some], lower = self[some].solve(prior, 1.0)

@@ -41,11 +41,6 @@ class Found(NamedTuple):
     slots: Tensor  # (n) int64, of the ids
     jacobians: Tensor  # (n, embedding_dim): of the row's output in the id's vector
 
-    def within(self, rows: Tensor) -> Found:
-        """Only those in some rows of the batch, given as a mask."""
-        own = rows[self.rows]
-        return Found(self.rows[own], self.slots[own], self.jacobians[own])
-
 
 @dataclass(frozen=True)
 class Recorded:
@@ -63,10 +58,10 @@ class Recorded:
             keys.index_add_(0, each.rows, scramble(each.ids + make_key(0, index)))
         return (uniform(0, keys) * num_parts).long()
 
-    def find(self, name: str, slots: np.ndarray) -> Found:
-        """The ids of a table that have a slot, by id: -1 if it has none."""
+    def find(self, name: str, slots: np.ndarray, rows: Tensor | None = None) -> Found:
+        """The ids of a table that have a slot, by id: -1 if it has none. `rows`: a mask of those of the batch."""
         found = [(each[name], own) for each, own in zip(self.lookups, self.jacobians, strict=True) if name in each]
-        parts = [_find(occurrences, jacobians, slots) for occurrences, jacobians in found]
+        parts = [_find(occurrences, jacobians, slots, rows) for occurrences, jacobians in found]
         if len(parts) == 1 and found[0][0].is_single:
             return parts[0]
         nothing = torch.zeros(0, dtype=torch.int64)
@@ -79,9 +74,10 @@ class Recorded:
         return Found(keys // len(slots), keys % len(slots), summed)
 
 
-def _find(occurrences: Occurrences, jacobians: Tensor, slots: np.ndarray) -> Found:
+def _find(occurrences: Occurrences, jacobians: Tensor, slots: np.ndarray, rows: Tensor | None) -> Found:
     own = torch.from_numpy(slots[occurrences.ids.numpy()])
-    at = (own >= 0).nonzero().squeeze(1)
+    has_slot = own >= 0
+    at = (has_slot if rows is None else has_slot & rows[occurrences.rows]).nonzero().squeeze(1)
     cells = occurrences.cells[at].to(jacobians.device)
     vectors = jacobians.reshape(-1, jacobians.shape[-1])[cells].float().cpu()
     if occurrences.shares is not None:

@@ -22,12 +22,12 @@ from cce.distributed import Ranks, current_ranks
 from cce.indexing import check_index_state, common_generator
 from cce.reclustering.refit.coding import RefitEvent, TableCoder
 from cce.reclustering.refit.estimates import Prior, Quadratics, Sums, packed_size
-from cce.reclustering.refit.lookups import LookupHooks
+from cce.reclustering.refit.lookups import LookupHooks, Recorded
 from cce.reclustering.refit.sources import Source
 from cce.signals import uninterrupted
 
 NumRounds = int | Literal["auto"]
-AUTO_ROUNDS, UNSCORED_ROUNDS = 5, 4  # at most, with and without scores
+AUTO_ROUNDS = 4  # at most
 SMALLEST_GAIN = 5e-4  # of the score before it, that a trial must gain for other rounds to follow
 NUM_PARTS = 3  # of the rows, at most
 FULL_NBYTES = 16  # of a value of a full table under Adam: itself, gradient and two moments
@@ -45,11 +45,9 @@ def check_rounds(rounds: object) -> None:
     check_range("rounds", rounds, 1, 2**31)
 
 
-def most_rounds(rounds: NumRounds, scores: Sequence[float | None]) -> int:
+def most_rounds(rounds: NumRounds) -> int:
     """How many rounds there are, at most."""
-    if rounds == "auto":
-        return UNSCORED_ROUNDS if scores[0] is None else AUTO_ROUNDS
-    return rounds
+    return AUTO_ROUNDS if rounds == "auto" else rounds
 
 
 def why_stop(rounds: NumRounds, scores: Sequence[float | None]) -> str:
@@ -62,7 +60,7 @@ def why_stop(rounds: NumRounds, scores: Sequence[float | None]) -> str:
         trial = scores[1]
         if trial is None or not trial < before * (1 - math.copysign(SMALLEST_GAIN, before)):
             return "the first round gained too little"
-    return "all rounds are done" if done >= most_rounds(rounds, scores) else ""
+    return "all rounds are done" if done >= most_rounds(rounds) else ""
 
 
 def is_on_parts(number: int, num_rounds: int) -> bool:
@@ -153,17 +151,23 @@ class Refit:
             sums[name] = Sums(len(own), table.embedding_dim)
         with self.hooks.attached():
             for recorded, first, second in self.source.recorded(self.hooks):
-                found = {name: recorded.find(name, slots[name]) for name in sums}
-                moving = torch.bincount(torch.cat([each.rows for each in found.values()]), minlength=len(first))
-                moving = 1 + (moving - 1).clamp(min=0).float() * self.num_passes  # ids of other parts move as well
-                if on_parts:
-                    parts = recorded.parts(min(NUM_PARTS, len(found)))
-                    found = {n: each.within(parts == at % NUM_PARTS) for at, (n, each) in enumerate(found.items())}
+                masks = self._masks(recorded) if on_parts else {}
+                found = {name: recorded.find(name, slots[name], masks.get(name)) for name in sums}
+                moving = torch.bincount(torch.cat([each.rows for each in found.values()]), minlength=len(first)).float()
+                if on_parts and len(found) > NUM_PARTS:
+                    moving *= NUM_PARTS  # vectors that are fitted to other parts move as well
+                moving = 1 + (moving - 1).clamp(min=0) * self.num_passes  # as do ids of other passes
                 for name, each in found.items():
                     sums[name].add(each, first, second, moving)
                 seen(len(first))
         for name in self.tables:
             yield name, sums.pop(name).quadratics(self._vectors(name, ids.pop(name)), ranks)
+
+    def _masks(self, recorded: Recorded) -> dict[str, Tensor]:
+        """The rows of the part that each table is fitted to: of its own, if there are not too many tables."""
+        num_parts = min(NUM_PARTS, len(self.tables))
+        parts = recorded.parts(num_parts)
+        return {name: parts == at % num_parts for at, name in enumerate(self.tables)}
 
     def _ids(self, name: str) -> Tensor:
         return torch.cat(list(self.tables[name].row_map.ids())).cpu()
@@ -179,7 +183,7 @@ class Refit:
         drawn = torch.randperm(len(quadratics.points), generator=generator)
         often = quadratics.num_rows[drawn] >= min(EM_ROWS, float(quadratics.num_rows.max()))
         some = quadratics[drawn[often][:num_ids].sort().values]
-        return some.learn_prior(self.priors.get(name) or Prior.around(some.points))
+        return some.learn_prior(self.priors.get(name))
 
     def state_dict(self) -> dict[str, Tensor]:
         """What the next round begins with: the priors."""
