@@ -34,7 +34,7 @@ from cce.signals import uninterrupted
 if TYPE_CHECKING:
     from cce.kernels import Layout
 
-OPEN_NBYTES = 12  # that an open table holds of an id with a row, at most, beside the row
+OPEN_NBYTES = 14  # that an open table holds of an id with a row, at most, beside the row
 NUM_ROWS = 256  # of a codebook, unless another number is chosen: a byte for each column and id
 MOST_ROWS = 1 << 16
 GIVEN_AT_A_TIME = 1 << 18  # ids that get rows: about 150 bytes each are held meanwhile

@@ -294,6 +294,9 @@ class Int8Rows(IndexModule):
 
     def fit(self, weight: Tensor) -> None:
         """Give rows to all ids, rounded from trained vectors `(num_embeddings, dim)`."""
+        if len(weight) >= self.most_rows:
+            got = f"max_rows={self.policy.max_rows}"
+            raise ValueError(f"max_rows must be at least {len(weight)}, for rows of all ids, got {got}.")
         largest = float(weight.abs().max())
         root = float(weight.float().square().mean().sqrt())
         self.live.record["scale"] = (min(largest, HEADROOM * root) or 1.0) / loops.LARGEST

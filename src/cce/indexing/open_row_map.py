@@ -2,8 +2,8 @@
 
 The keys of ids that have rows, in rising order, have the rows 1, 2, 3, …; every other id has row 0. A key is the id,
 scrambled one to one, so that keys are spread evenly whatever the ids are, and the ids can be had back. A directory says
-where the keys begin that share their top bits, two to four of them: a lookup reads it once and compares a few
-neighbours. 8 bytes an id and 1 to 2 of the directory. (Interpolation search of hashed keys: Peterson, 1957.)
+where the keys begin that share their top bits, one or two of them: a lookup reads it once and compares a few
+neighbours. 8 bytes an id, and 2 to 4 of the directory.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class OpenRowMap(RowMap):
         self.num_rows = len(self.keys)
         if self.keys.is_meta:
             return
-        bits = max(1, self.num_rows.bit_length() - 2)
+        bits = max(1, self.num_rows.bit_length() - 1)
         self.starts = torch.empty((1 << bits) + 1, dtype=torch.int32, device=self.keys.device)
         for first in range(0, 1 << bits, KEYS_AT_A_TIME):
             tops = torch.arange(first, min(first + KEYS_AT_A_TIME, 1 << bits), device=self.keys.device)

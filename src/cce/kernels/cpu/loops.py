@@ -20,9 +20,9 @@ from cce.kernels.cpu.rows import BLOCK, fill_rows, record
 Array = np.ndarray[Any, Any]
 
 # One feature. `last_id`: the largest, −1 if any will do; `out`: values before its own in a vector. Of a row map,
-# addresses; 0: ids are rows themselves; with a shift, it is open
+# addresses; 0: ids are rows themselves; with a shift, it is open and has so many keys
 FEATURE = record(
-    "place last_id padding codebook scales columns terms width out first_slot map_bits map_ranks map_shift"
+    "place last_id padding codebook scales columns terms width out first_slot map_bits map_ranks map_shift map_count"
 )
 UNIT = record("feature first_column num_columns")  # of backward work
 ONE, SIX, LOW_SIX = np.uint64(1), np.uint64(6), np.uint64(63)

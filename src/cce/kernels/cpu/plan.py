@@ -157,7 +157,7 @@ class LaunchPlan:
                 line["map_bits"], line["map_ranks"] = (
                     self._address(each, "a row map") for each in layout.row_map.parts
                 )
-                line["map_shift"] = layout.row_map.shift
+                line["map_shift"], line["map_count"] = layout.row_map.shift, layout.row_map.num_rows
             groups.setdefault(specialise(layout), []).append(line)
             out += layout.dim
             first_slot += layout.num_slots

@@ -32,7 +32,8 @@ _TOP = np.uint64(1 << 63)
 _1, _2, _3, _6, _63 = (np.uint64(number) for number in (1, 2, 3, 6, 63))
 
 count_bits = memory.count_bits
-read_uint8, read_int32, read_uint64 = memory.read_uint8, memory.read_int32, memory.read_uint64
+read_uint8, read_int32 = memory.read_uint8, memory.read_int32
+read_int64, read_uint64 = memory.read_int64, memory.read_uint64
 
 
 @compile_loops
@@ -59,15 +60,23 @@ def bucket_of(key: Any, shift: Any) -> Any:
 
 
 @compile_loops
-def find_open(keys: Any, starts: Any, shift: Any, key: Any) -> Any:
+def find_open(keys: Any, starts: Any, shift: Any, count: Any, key: Any) -> Any:
     """The row of a key of `indexing.OpenRowMap`, whose keys and directory are at these addresses; 0 if it has none."""
-    at = starts + 4 * bucket_of(key, shift)
-    row, end = np.int64(read_int32(at)), np.int64(read_int32(at + 4))
-    while row < end:
-        row += 1
-        if read_uint64(keys + 8 * row - 8) == key:
-            return row
-    return np.int64(0)
+    return find_key(keys, np.int64(read_int32(starts + 4 * bucket_of(key, shift))), count, np.int64(key))
+
+
+@compile_loops
+def find_key(keys: Any, at: Any, count: Any, key: Any) -> Any:
+    """The row of a key that is none of the first `at` of `count` keys, which rise; 0 if it has none."""
+    if not count:
+        return np.int64(0)
+    last = count - 1
+    for _ in range(2):  # more are rare, and a branch that nobody foresees takes longer
+        at += np.int64(read_int64(keys + 8 * min(at, last)) < key)
+    while at < last and read_int64(keys + 8 * at) < key:
+        at += 1
+    at = min(at, last)
+    return at + 1 if read_int64(keys + 8 * at) == key else np.int64(0)
 
 
 @compile_loops
@@ -209,7 +218,7 @@ def _note_left_out(feature: Any, own: Array, count: Any, left_out: Array) -> boo
     for i in range(count):
         left_out[i] = own[i] == np.uint64(padding)
         if feature.map_shift:
-            found = np.uint64(find_open(map_bits, map_ranks, feature.map_shift, scramble(own[i])))
+            found = np.uint64(find_open(map_bits, map_ranks, feature.map_shift, feature.map_count, scramble(own[i])))
             left_out[i] |= np.uint64(found == 0)
             own[i] = found - np.uint64(found > 0)
         elif map_bits:

@@ -91,6 +91,9 @@ class Refit:
         if not available:
             raise RuntimeError(f"refits need compiled loops, but {why_plain}.")
         self.source, self.tables = source, {n: t for n, t in source.tables.items() if t.row_map.num_rows}
+        for name, table in self.tables.items():
+            if table.num_embeddings is None:
+                raise ValueError(f"table {name!r} must have a number of ids to be refitted: open tables cannot be.")
         self.hooks = LookupHooks(source.model, self.tables)
         values = sum(table.num_embeddings * table.embedding_dim for table in self.tables.values())
         usual = min(max(values * FULL_NBYTES, SMALLEST_NBYTES), LARGEST_NBYTES)

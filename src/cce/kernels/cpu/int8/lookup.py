@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from cce.compiled import compile_loops, memory
-from cce.kernels.cpu.int8.tables import find_row, map_of, table_at
-from cce.kernels.cpu.rows import bucket_of, scramble
+from cce.kernels.cpu.int8.tables import find_recent, find_row, map_of, table_at
+from cce.kernels.cpu.rows import bucket_of, find_key, scramble
 
 Array = np.ndarray[Any, Any]
 
@@ -28,7 +28,7 @@ def look_up(tables: Array, paddings: Array, batches: Array, first: Any, last: An
     tables: addresses of their records. batches: one record. run: as many zeros as values are handled together. Vectors
     of bags are added to `out`.
     """
-    batch, found = batches[0], np.empty((2, AHEAD), np.int64)
+    batch, found = batches[0], np.empty((3, AHEAD), np.int64)
     for begin in range(first, last, EXAMPLES):
         end = min(begin + EXAMPLES, last)
         for t in range(len(tables)):
@@ -56,8 +56,9 @@ def _find(table: Any, at: Any, stride: Any, count: Any, found: Array) -> Any:
     bits, ranks, records, width = table.bits, table.ranks, table.records, table.width
     rows, last = map_of(table), np.uint64(table.last_id)
     if rows.shift:
-        _ask_for_keys(rows, at, stride, count, found)
-    for i in range(count if not rows.shift else 0):
+        _find_open(rows, at, stride, count, found, records, width)
+        return True
+    for i in range(count):
         given = read_int64(at + i * stride)
         if np.uint64(given) > last:
             return False
@@ -72,14 +73,23 @@ def _find(table: Any, at: Any, stride: Any, count: Any, found: Array) -> Any:
 
 
 @compile_loops
-def _ask_for_keys(rows: Any, at: Any, stride: Any, count: Any, found: Array) -> None:
-    """Read ids of an open table, and ask for the keys near those of each."""
+def _find_open(rows: Any, at: Any, stride: Any, count: Any, found: Array, records: Any, width: Any) -> None:
+    """The same for an open table, in which any id is right."""
     for i in range(count):
-        found[0, i] = read_int64(at + i * stride)
-        found[1, i] = rows.ranks + 4 * bucket_of(scramble(np.uint64(found[0, i])), rows.shift)
+        given = read_int64(at + i * stride)
+        key = scramble(np.uint64(given))
+        found[0, i], found[2, i] = given, np.int64(key)
+        found[1, i] = rows.ranks + 4 * bucket_of(key, rows.shift)
         prefetch(found[1, i])
     for i in range(count):
-        prefetch(rows.bits + 8 * np.int64(read_int32(found[1, i])))
+        found[1, i] = read_int32(found[1, i])
+        prefetch(rows.bits + 8 * found[1, i])
+    for i in range(count):
+        row = find_key(rows.bits, found[1, i], rows.num_keys, found[2, i])
+        if not row and len(rows.recent_ids):
+            row = find_recent(rows, found[0, i])
+        found[1, i] = row
+        prefetch(records + row * width)
 
 
 @compile_loops

@@ -60,6 +60,7 @@ class Map(NamedTuple):
     bits: int
     ranks: int
     shift: int
+    num_keys: int
     recent_ids: Array
     recent_rows: Array
 
@@ -69,24 +70,32 @@ def map_of(table: Any) -> Any:
     """The map of a table."""
     size = table.recent_size
     ids = carray(pointer(table.recent_ids), (size,), np.int64)
-    return Map(table.bits, table.ranks, table.shift, ids, carray(pointer(table.recent_rows), (size,), np.int32))
+    return Map(
+        table.bits,
+        table.ranks,
+        table.shift,
+        table.num_mapped,
+        ids,
+        carray(pointer(table.recent_rows), (size,), np.int32),
+    )
 
 
 @compile_loops
 def find_row(found: Map, given: Any) -> Any:
     """The row of an id: that of the map, or one that it was given since; 0 if it has none."""
     if found.shift:
-        row = find_open(found.bits, found.ranks, found.shift, scramble(np.uint64(given)))
-        return row if row or not len(found.recent_ids) else _find_recent(found, given)
+        row = find_open(found.bits, found.ranks, found.shift, found.num_keys, scramble(np.uint64(given)))
+        return row if row or not len(found.recent_ids) else find_recent(found, given)
     word, place = read_uint64(found.bits + 8 * (given >> 6)), np.uint64(given & 63)
     if (word >> place) & np.uint64(1):
         below = word & ((np.uint64(1) << place) - np.uint64(1))
         return np.int64(read_int32(found.ranks + 4 * (given >> 6))) + np.int64(count_bits(below)) + 1
-    return _find_recent(found, given) if len(found.recent_ids) else np.int64(NO_ROW)
+    return find_recent(found, given) if len(found.recent_ids) else np.int64(NO_ROW)
 
 
 @compile_loops
-def _find_recent(found: Map, given: Any) -> Any:
+def find_recent(found: Map, given: Any) -> Any:
+    """The row of an id that got one since the map was made; 0 if it did not."""
     return np.int64(found.recent_rows[find_slot(found.recent_ids, found.recent_rows, given)])
 
 
