@@ -333,7 +333,7 @@ def test_what_needs_all_ids_says_so():
     with pytest.raises(ValueError, match="num_embeddings must be given to start from a trained table"):
         make().fit_to(torch.ones(3, DIM))
     with pytest.raises(ValueError, match="max_rows must be at least 9, for rows of all ids, got max_rows=5"):
-        cce.create_embedding("cce", 9, DIM, max_rows=5).fit_to(torch.ones(9, DIM))
+        cce.embeddings.CCEEmbedding(9, DIM, max_rows=5).fit_to(torch.ones(9, DIM))
     with pytest.raises(ValueError, match="unified must be False where a feature has any ids, as 'user' has"):
         cce.EmbeddingCollection({"user": None}, DIM, unified=True, cap=100)
 
