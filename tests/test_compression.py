@@ -199,6 +199,22 @@ def test_tables_tied_to_each_other_stay_tied():
     assert [name for name, _ in model.named_parameters()] == ["encoder.anchor", "encoder.codebook"]
 
 
+def test_tied_tables_stay_tied_when_they_are_finalized_and_loaded():
+    model, other, ids = Tied(), Tied(), torch.arange(300)
+    for each in (model, other):
+        cce.compress(each, seed=0)
+    optimizer = cce.optim.Adam(model)
+    (model.encoder(ids) * model.decoder(ids.flip(0))).sum().backward()
+    optimizer.step()
+    assert [table.name for table in cce.finalize(model).tables] == ["encoder"]
+    other.load_state_dict(model.state_dict())
+    for each in (model, other):
+        assert each.decoder is each.encoder
+        assert torch.equal(each.decoder(ids), model.encoder(ids))
+    assert other.decoder.is_final
+    assert model.encoder(ids).any()
+
+
 def test_one_name_of_a_tied_pair_brings_the_other():
     model = Tied()
     cce.compress(model, compression=10, names="decoder")

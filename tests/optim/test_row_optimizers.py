@@ -330,28 +330,53 @@ def test_a_compiled_model_trains_the_same(trained):
     assert_equal(model, trained)
 
 
-@pytest.mark.parametrize("early", [None, torch.optim.Adam])
-def test_rows_that_nobody_moves_are_named_at_the_first_backward(early):
+def no_optimizer(_):
+    return None
+
+
+@pytest.mark.parametrize(
+    ("early", "late"),
+    [
+        (no_optimizer, no_optimizer),
+        (torch.optim.Adam, no_optimizer),
+        (cce.optim.Adam, no_optimizer),
+        (no_optimizer, torch.optim.Adam),
+    ],
+)
+def test_rows_that_nobody_moves_are_named_at_the_first_backward(early, late):
     torch.manual_seed(0)
     model = Model()
-    if early is not None:
-        early(model.parameters())
+    early(model.parameters())
     cce.compress(model, min_params=1000, names="*", seed=0)
+    late(model.parameters())
     with pytest.raises(
         RuntimeError, match=r"table '\w+' trains as int8 rows, which no optimizer moves: make one of cce"
     ):
         backward(model, 0)
 
 
-def test_gradients_that_are_not_finite_change_nothing_and_the_table_is_named(trained):
+def spoil(_module, _ids, vectors):
+    """A forward hook: gradients of these vectors are NaN."""
+    vectors.register_hook(lambda gradient: gradient * math.nan)
+
+
+@pytest.mark.parametrize("name", ["user", "item", "history"])
+def test_gradients_of_one_table_that_are_not_finite_change_nothing_and_the_table_is_named(name, trained):
     optimizer = cce.optim.Adam(trained, lr=1e-2)
-    before = copy.deepcopy(trained)
-    backward(trained, 3, float("nan"))
-    with pytest.raises(
-        ValueError, match=r"gradients of table 'user' must be finite, got NaN or inf; no row was changed"
-    ):
+    before = copy.deepcopy((trained, optimizer.state_dict()))
+    handle = trained.get_submodule(name).register_forward_hook(spoil)
+    backward(trained, 3)
+    handle.remove()
+    wanted = rf"gradients of table '{name}' must be finite, got NaN or inf; no row was changed"
+    with pytest.raises(ValueError, match=wanted):
         optimizer.step()
-    assert_equal(trained, before)
+    assert_equal(trained, before[0])
+    optimizer.zero_grad()
+    twin, again = before[0], cce.optim.Adam(before[0], lr=1e-2)
+    again.load_state_dict(before[1])
+    for model, own in ((trained, optimizer), (twin, again)):  # a loop that catches the error goes on
+        train(model, own, [4])
+    assert_equal(trained, twin)
 
 
 def test_a_step_between_a_lookup_and_its_backward_pass_gives_no_id_a_second_row():

@@ -5,7 +5,9 @@ import torch
 from torch import nn
 
 import cce
+from cce import compiled
 from cce.embeddings import Int8Rows, row_lookup
+from cce.kernels import int8 as loops
 from cce.kernels.cpu.int8 import is_due
 from cce.optim import row_step
 from cce.optim.row_optimizers import ROW_BETA
@@ -196,3 +198,22 @@ def test_any_number_of_threads_gives_the_same_bits(monkeypatch, num_threads):
             optimizer.step()
         states.append(tables.state_dict())
     assert all(torch.equal(states[0][name], state[name]) for state in states[1:] for name in state)
+
+
+@pytest.mark.skipif(not compiled.available, reason="numba is not installed")
+def test_all_tables_are_looked_up_in_one_call_and_moved_in_one(monkeypatch):
+    calls = []
+
+    def counted(name, loop):
+        return lambda tables, *rest: calls.append((name, len(tables))) or loop(tables, *rest)
+
+    monkeypatch.setenv("CCE_COMPILED", "1")
+    for name in ("look_up", "step"):
+        monkeypatch.setattr(loops, name, counted(name, getattr(loops, name)))
+    tables = cce.EmbeddingCollection(dict.fromkeys("abc", NUM_IDS), DIM, seed=0)
+    optimizer = cce.optim.Adam(tables, lr=1e-2)
+    for step in range(2):
+        tables(batch(step)[0]).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert calls == [("look_up", 3), ("step", 3)] * 2
