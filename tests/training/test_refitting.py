@@ -182,6 +182,7 @@ def watch_rounds(monkeypatch, scores, *, train=9.0):
         on_parts.append(options["on_parts"])
         return round_(self, **options)
 
+    monkeypatch.setattr("cce.training.refit_phase.LEAST_SECONDS", 0)
     monkeypatch.setattr("cce.training.refit_phase.PASS_EPOCHS", 2.0)  # a trial takes less than what was expected
     monkeypatch.setattr(RefitPhase, "_seconds", timed)
     monkeypatch.setattr(Trainer, "validate", scored)
@@ -219,10 +220,18 @@ def test_rounds_that_would_take_longer_than_training_are_not_begun(
 
 
 def test_no_round_is_begun_that_would_take_longer_than_training(data, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("cce.training.refit_phase.LEAST_SECONDS", 0)
     monkeypatch.setattr("cce.training.refit_phase.PASS_EPOCHS", 100.0)
     record = Trainer(tiny_config(data, **AUTO), tmp_path / "none", progress=True).run()
     assert [scores["step"] for scores in record.curve] == [40]
     assert "no refits: a round takes about " in capsys.readouterr().err
+
+
+def test_a_few_seconds_of_rounds_may_follow_however_short_training_was(data, tmp_path, monkeypatch):
+    on_parts = watch_rounds(monkeypatch, [0.03, 0.8, 0.8, 0.01], train=1e-9)
+    monkeypatch.setattr("cce.training.refit_phase.LEAST_SECONDS", 20)
+    Trainer(tiny_config(data, **AUTO), tmp_path / "run").run()
+    assert on_parts == [False, True, True, False]
 
 
 def test_so_many_rounds_as_were_asked_for_whatever_they_take(data, tmp_path, monkeypatch):

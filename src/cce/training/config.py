@@ -148,7 +148,8 @@ class TrainConfig:
     refits: int | str = option(
         AUTO,
         "after",
-        "rounds of refits after training, or auto: while they improve validation, and no longer than training took",
+        "rounds of refits after training, or auto: while they improve validation, for no longer than training took, "
+        "or 20 seconds",
     )
     validations_per_epoch: int = option(6, MORE, "how often the validation rows are scored")
     metrics: list[str] = option(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # Time of a pass in epochs, about, for two tables in DeepFM and GMF on MovieLens 1M and Anime, on one CPU thread; the
 # first round knows no better, and those after it how long it took.
 PASS_EPOCHS = 0.6
+LEAST_SECONDS = 20  # that rounds may take however short training was: small runs gain most by them
 BATCH_ROWS = 1 << 13  # that the model sees at a time
 
 
@@ -35,7 +36,7 @@ class _EndedError(Exception):
 class RefitPhase(Phase):
     """Rounds of refits of the best model. Of several processes each passes over its share of the rows.
 
-    When there are enough rounds is said by `why_stop`. With `refits="auto"` they take no longer than training did: the
+    When there are enough rounds is said by `why_stop`. With `refits="auto"` they take no longer than training did, or 20 s: the
     trial comes if it is expected to end in time, and after it as many rounds as are. Ctrl-C ends them, and the best is
     kept.
     """
@@ -123,10 +124,15 @@ class RefitPhase(Phase):
         epoch = self._seconds("train") / max(self.session.rows_trained / self.session.num_rows, 1e-9)
         return epoch * PASS_EPOCHS * self.refit.num_passes
 
+    @property
+    def _most_seconds(self) -> float:
+        """Seconds that all rounds together may take."""
+        return max(self._seconds("train"), LEAST_SECONDS)
+
     def _limit(self) -> None:
         """Plan no more rounds than end in time, the same on all processes, whose clocks differ."""
         if self.config.is_limited:
-            seconds = self._seconds("train") - self._seconds("refit")
+            seconds = self._most_seconds - self._seconds("refit")
             left = int(broadcast(max(0.0, seconds) / max(self._round_seconds(), 1e-9), self.session.ranks))
             if self.num_rounds == 0:  # the trial says how long a round takes
                 self.planned *= min(left, 1)
@@ -138,8 +144,8 @@ class RefitPhase(Phase):
         if self.num_rounds < self.planned:
             return ""
         return (
-            f"a round takes about {format_seconds(self._round_seconds())}, and all of them may take as long as "
-            f"training, {format_seconds(self._seconds('train'))}; --refits N does N rounds"
+            f"a round takes about {format_seconds(self._round_seconds())}, and all of them may take "
+            f"{format_seconds(self._most_seconds)}, as long as training; --refits N does N rounds"
         )
 
     def _announce(self) -> None:

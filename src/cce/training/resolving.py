@@ -75,7 +75,7 @@ class ResolvedConfig(TrainConfig):
     steps_per_epoch: int = 1
     trains_as_rows: bool = False  # tables are int8 rows until the end of training
     table_options: dict[str, dict[str, Any]] = field(default_factory=dict)  # by method: arguments of its class
-    is_limited: bool = False  # refits take no longer than training did
+    is_limited: bool = False  # refits take no longer than training did, or a few seconds
     refits_because: str = "they were asked for"
 
     def __post_init__(self) -> None:
