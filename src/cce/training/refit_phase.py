@@ -36,9 +36,9 @@ class _EndedError(Exception):
 class RefitPhase(Phase):
     """Rounds of refits of the best model. Of several processes each passes over its share of the rows.
 
-    When there are enough rounds is said by `why_stop`. With `refits="auto"` they take no longer than training did, or 20 s: the
-    trial comes if it is expected to end in time, and after it as many rounds as are. Ctrl-C ends them, and the best is
-    kept.
+    When there are enough rounds is said by `why_stop`. With `refits="auto"` they take no longer than training did, or
+    20 seconds: the trial comes if it is expected to end in time, and after it as many rounds as are. Ctrl-C ends them,
+    and the best is kept.
     """
 
     name = "refit"
