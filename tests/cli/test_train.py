@@ -13,6 +13,7 @@ import torch
 from cce.cli import main
 from cce.records import read_records
 from cce.training.config import make_config, read_toml, to_toml
+from helpers.raw_files import write_csv
 from helpers.runs import tiny_config, tiny_data
 
 SMALL = (
@@ -50,6 +51,22 @@ def test_it_trains_and_tells_what_came_of_it(data, tmp_path, capsys):
     config = make_config(read_toml(tmp_path / "run" / "config.toml"))
     assert config.model_options == {"bottom": [8]}
     assert (config.optimizer, config.lr, config.cluster_at) == ("sgd", 0.1, "auto")
+
+
+@pytest.mark.slow
+def test_prepare_and_train_tell_how_much_of_each_split_has_no_row_and_warn_of_much(tmp_path, capsys):
+    rows = [(n % 2, n % 10 if n < 800 else n) for n in range(1000)]  # new users in the last fifth
+    write_csv(tmp_path / "a.csv", ("y", "user"), rows)
+    words = ["--label", "y", "--categorical", "user", "--split", "order"]
+    assert main(["prepare", "table", str(tmp_path / "a.csv"), str(tmp_path / "data"), *words]) == 0
+    said = [capsys.readouterr().out]
+    words = ["--model", "mlp", "--model-options", "hidden=[8]", "--set", "threads=1"]
+    assert main(["train", str(tmp_path / "data"), *words, "--out", str(tmp_path / "run")]) == 0
+    said.append(capsys.readouterr().err)
+    for text, what in zip(said, ("unseen in training", "without a trained row"), strict=True):
+        assert f"occurrences {what}: train 0.0%, validation 100.0%, test 100.0%" in text
+        for split in ("validation", "test"):
+            assert f"warning: more than 20% of {split} is {what}, by feature: user 100%" in text
 
 
 @pytest.mark.slow

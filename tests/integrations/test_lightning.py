@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Lightni
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     lightning = pytest.importorskip("lightning.pytorch", reason="lightning is not installed: the extra lightning")
-    from lightning.pytorch.callbacks import ModelCheckpoint
+    from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint, StochasticWeightAveraging
 
     from cce.integrations.lightning import FinalizeCallback
 
@@ -127,6 +127,17 @@ def test_int8_rows_train_in_bf16(tmp_path):
     fit.fit(model, rows())
     assert model.table.is_final
     assert float(model.training_step(next(iter(rows())), 0)) < before
+
+
+@pytest.mark.parametrize("averaging", [EMAWeightAveraging(), StochasticWeightAveraging(swa_lrs=0.01)])
+def test_averages_of_int8_rows_are_rejected_before_anything_is_trained(averaging, tmp_path):
+    model, name = seeded(), type(averaging).__name__
+    fit = trainer(tmp_path, FinalizeCallback(), max_epochs=2, enable_checkpointing=False, callbacks=[averaging])
+    with pytest.raises(ValueError, match=f"must not average weights while tables train as int8 rows, got {name}"):
+        fit.fit(model, rows())
+    assert model.table.rows.num_rows == 1
+    cce.finalize(plain_loop(model))
+    fit.fit(model, rows())  # codebooks can be averaged
 
 
 def test_rows_that_are_clipped_end_elsewhere():

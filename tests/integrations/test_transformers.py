@@ -38,13 +38,26 @@ def rows():
     return [{"ids": each, "labels": float(each % 3 == 0)} for each in ids]
 
 
-def make_trainer(folder, model, callback, optimizer):
+def make_trainer(folder, model, callback, optimizer, *, epochs=2, **options):
     arguments = TrainingArguments(
-        str(folder), per_device_train_batch_size=16, num_train_epochs=2, learning_rate=0.05, report_to=[], use_cpu=True,
-        disable_tqdm=True, save_strategy="steps", save_steps=20,
-        lr_scheduler_type="constant", seed=0,
+        str(folder), per_device_train_batch_size=16, num_train_epochs=epochs, learning_rate=0.05, report_to=[],
+        use_cpu=True, disable_tqdm=True, save_strategy="steps", save_steps=20,
+        lr_scheduler_type="constant", seed=0, **options,
     )  # fmt: skip
-    return Trainer(model, arguments, train_dataset=rows(), callbacks=[callback], optimizers=(optimizer, None)), callback
+    sets = {"train_dataset": rows(), "eval_dataset": rows()[:32]}
+    return Trainer(model, arguments, **sets, callbacks=[callback], optimizers=(optimizer, None)), callback
+
+
+def trained(folder, **options):
+    """The vectors of a table that was trained and finalized."""
+    torch.manual_seed(0)
+    model = Clicks()
+    trainer, _ = make_trainer(folder, model, FinalizeCallback(seed=0), cce.optim.Adam(model, lr=0.05), **options)
+    before = trainer.evaluate()["eval_loss"]
+    trainer.train()
+    assert model.table.is_final
+    assert trainer.evaluate()["eval_loss"] < before
+    return model.table.to_dense()
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -62,3 +75,18 @@ def test_int8_rows_are_finalized_at_the_end_and_resume_to_the_bit(tmp_path):
     resumed, trainer, _ = make(tmp_path / "run")
     trainer.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-20"))
     assert torch.equal(resumed.table.to_dense(), whole.table.to_dense())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_int8_rows_train_in_bf16_and_are_clipped(tmp_path):
+    found = [trained(tmp_path, **options) for options in ({}, {"bf16": True}, {"max_grad_norm": 1e-3})]
+    assert not any(torch.equal(one, other) for one, other in ((found[0], found[1]), (found[0], found[2])))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_best_checkpoint_is_what_becomes_final(tmp_path):
+    """The best is the one of the highest loss here, which is the first."""
+    best = {"load_best_model_at_end": True, "eval_strategy": "steps", "eval_steps": 20, "greater_is_better": True}
+    whole = trained(tmp_path / "best", metric_for_best_model="loss", **best)
+    assert torch.equal(whole, trained(tmp_path / "first", epochs=1))
+    assert not torch.equal(whole, trained(tmp_path / "last"))

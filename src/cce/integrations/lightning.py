@@ -9,6 +9,9 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import nn
 
 from cce.compression import Finalized, finalize
+from cce.embeddings import CCEEmbedding
+
+AVERAGING = ("WeightAveraging", "StochasticWeightAveraging")  # older versions have no first
 
 
 class FinalizeCallback(Callback):  # type: ignore[misc]
@@ -24,6 +27,14 @@ class FinalizeCallback(Callback):  # type: ignore[misc]
         signature(finalize).bind(nn.Module(), **options)  # reject unknown options now
         self.refit, self.options = refit, options
         self.finalized: Finalized | None = None
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Reject averages of weights: int8 rows have none."""
+        has_rows = any(isinstance(module, CCEEmbedding) and not module.is_final for module in pl_module.modules())
+        for callback in trainer.callbacks if has_rows else []:
+            if any(kind.__name__ in AVERAGING for kind in type(callback).__mro__):
+                name = type(callback).__name__
+                raise ValueError(f"callbacks must not average weights while tables train as int8 rows, got {name}.")
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Load the best weights, if any are known to be the best, and finalize."""
