@@ -65,6 +65,12 @@ def shown(value: object) -> str:
     return line if len(line) <= MOST_SHOWN else line[: MOST_SHOWN - 1] + "…"
 
 
+def check_function(name: str, value: object, result: str) -> None:
+    """Raise unless `value` is a function or None."""
+    if value is not None and not callable(value):
+        raise TypeError(f"{name} must be a function that returns {result}, got {shown(value)}.")
+
+
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     """Reject a string that is not among `choices`."""
     allowed = tuple(choices)

@@ -399,6 +399,20 @@ def validation_that_fails_on_one_rank():
     check_same(model.state_dict())
 
 
+def refitted():
+    """Ranks refit by rows of their own, and keep the same round, by the mean of scores of which rank 0 has others."""
+    rank = current_ranks().rank
+    model = row_model(None)
+    train_rows(DistributedDataParallel(model), [rank])
+    cce.finalize(model, num_rows=8)
+    scores = iter([1.0, 3.0 if rank else 0.0, 0.9])
+    ids = ids_of(0, [rank])
+    found = cce.refit(model, [(ids, (ids % 2).float())], validate=lambda: next(scores), rounds=2, progress=False)
+    check_same(model.state_dict())
+    assert found.kept == 2
+    assert found.rounds[1].score > 1
+
+
 def other_models():
     """A model without tables of ours sends nothing."""
     parallel = DistributedDataParallel(nn.Linear(2, 1))

@@ -19,7 +19,7 @@ JOBS = (
     *("rank_zero_alone", "uneven_inputs", "compiled", "saved_before_the_first_forward", "schedule", "bare_clusterings"),
     *("trained_start", "new_kinds_of_state", "other_models"),
     *("int8_rows", "int8_rows_summed_over_passes", "int8_rows_clipped", "finalized_rows"),
-    *("finalized_by_validation", "validation_that_fails_on_one_rank"),
+    *("finalized_by_validation", "validation_that_fails_on_one_rank", "refitted"),
 )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cce.checks import check_choice, check_number, check_range, check_type, shown
+from cce.checks import check_choice, check_function, check_number, check_range, check_type
 from cce.compression.sizes import Option, Shape, allocate, least_nbytes, shapes_within
 from cce.distributed import broadcast, current_ranks, sum_over_ranks
 from cce.embeddings import CCEEmbedding, Codebooks, Compact, piece_shape
@@ -182,7 +182,7 @@ class _Trial:
     def __init__(self, sizing: _Sizing, model: nn.Module, validate: Validate, tolerance: float) -> None:
         self.sizing, self.model, self.validate = sizing, model, validate
         self.found: dict[int, Size] = {}  # by their bytes
-        self.loss_before, self.tolerance = _score(model, validate), tolerance
+        self.loss_before, self.tolerance = mean_loss(model, validate), tolerance
 
     def scored(self, size: Size) -> Size:
         """The size with its loss."""
@@ -196,7 +196,7 @@ class _Trial:
         with ExitStack() as trials:
             for name in shapes:
                 trials.enter_context(self.sizing.tables[name].trying(compact[name]))
-            return _score(self.model, self.validate)
+            return mean_loss(self.model, self.validate)
 
     def between(self, bad: Size, good: Size) -> Size:
         """The smallest good size that is found between one that is not good and one that is."""
@@ -382,7 +382,7 @@ class _Sizing:
         return value
 
 
-def _score(model: nn.Module, validate: Validate) -> float:
+def mean_loss(model: nn.Module, validate: Validate) -> float:
     """The loss by `validate`, the mean of all processes; if it fails on one, all fail."""
     ranks = current_ranks()
     takes_model = any(
@@ -423,5 +423,4 @@ def _check_sizes(
         check_number("tolerance", tolerance)
         if validate is None:
             raise ValueError(f"tolerance goes with validate, got tolerance={tolerance} alone.")
-    if validate is not None and not callable(validate):
-        raise TypeError(f"validate must be a function that returns a loss, got {shown(validate)}.")
+    check_function("validate", validate, "a loss")

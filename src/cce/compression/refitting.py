@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from cce.checks import check_flag, check_range, check_type
+from cce.checks import check_flag, check_function, check_range, check_type
+from cce.compression.compact import Validate, mean_loss
 from cce.reclustering import NumRounds, Refit, RefitEvent, Source, check_rounds, is_on_parts, most_rounds, why_stop
 from cce.signals import uninterrupted
 from cce.text import format_table
@@ -54,7 +55,7 @@ def refit(
     *,
     loss: Callable[[Tensor, Any], Tensor] | None = None,
     forward: Callable[[Any], tuple[Tensor, Any]] | None = None,
-    validate: Callable[[], float] | None = None,
+    validate: Validate | None = None,
     rounds: NumRounds = "auto",
     seed: int = 0,
     progress: bool = True,
@@ -69,8 +70,9 @@ def refit(
     loss: outputs `(rows)` and targets to the loss of each row, twice differentiable (default: cross-entropy of logits).
     forward: a batch to the model's outputs, one for each row, and the targets (default: a batch is a tuple, whose last
         element is the target and the others the inputs).
-    validate: a score of the model as it is, of which less is better; the model of the best round is kept, that of
-        before the first round if no round is better. Without it, that of the last round.
+    validate: a score of the model, or of its argument if it takes one, of which less is better; on every process, whose
+        scores are averaged. The model of the best round is kept, that of before the first round if no round is better.
+        Without it, that of the last round.
     rounds: how many; those between the first and the last are on parts of the rows, and may score worse than the last
         one will. "auto": four, but with `validate` no other if the first gains little.
     """
@@ -78,9 +80,12 @@ def refit(
     check_rounds(rounds)
     check_range("seed", seed, 0, 2**63)
     check_flag("progress", progress)
+    check_function("validate", validate, "a loss")
+    check_function("loss", loss, "the loss of each row")
+    check_function("forward", forward, "outputs and targets")
     source = Source(model, batches, forward=forward, loss=loss)
     fit = Refit(source)
-    score = None if validate is None else float(validate())
+    score = None if validate is None else mean_loss(model, validate)
     done, kept, best, why = [RefitRound({}, score, 0.0)], 0, _tables_of(source), "interrupted"
     try:
         while not (stop := why_stop(rounds, [each.score for each in done])):
@@ -92,7 +97,7 @@ def refit(
                 events = fit.round(generator=generator, seen=lambda _: bar.update(), on_parts=on_parts)
             done.append(RefitRound(events, None, time.perf_counter() - began))
             if validate is not None:
-                done[-1] = RefitRound(events, float(validate()), done[-1].seconds)
+                done[-1] = RefitRound(events, mean_loss(model, validate), done[-1].seconds)
             if validate is None or done[-1].score < done[kept].score:  # type: ignore[operator]
                 kept, best = number, _tables_of(source)
         why = stop

@@ -311,6 +311,19 @@ def test_inputs_that_cannot_be_used_are_told_why():
         cce.refit(model, (each for each in [rows]))
     with pytest.raises(TypeError, match="batches must be tuples of inputs and a target, got dict: forward=lambda"):
         cce.refit(model, [{"users": rows[0]}])
+    for name, result in {
+        "validate": "a loss",
+        "loss": "the loss of each row",
+        "forward": "outputs and targets",
+    }.items():
+        with pytest.raises(TypeError, match=f"{name} must be a function that returns {result}, got 3"):
+            cce.refit(model, [rows], **{name: 3})
+    before = state(model)
+    for scores in ([math.nan], [0.5, math.inf]):
+        given = iter(scores)
+        with pytest.raises(ValueError, match=r"validate must return a finite loss on every process, got (nan|inf)"):
+            cce.refit(model, [rows], validate=lambda given=given: next(given))
+        assert is_as_before(model, before)
     with pytest.raises(ValueError, match="batches must have rows, got none"):
         cce.refit(model, [])
     with pytest.raises(ValueError, match=r"loss must give one value for each of \d+ rows .* got shape \(\)"):
