@@ -14,6 +14,7 @@ __all__ = [
     "check_choice",
     "check_divides",
     "check_flag",
+    "check_function",
     "check_number",
     "check_range",
     "check_start_scale",
