@@ -114,7 +114,7 @@ COLUMNS = {
     "no label option": ({"a.csv": GOOD}, TABLE[:4], ["label must be given for 'table'"]),
 }  # fmt: skip
 SPLITS = {
-    "an unknown split": ({"a.csv": GOOD}, (*TABLE, "--split", "half"), ["split must be one of random, temporal, order, files; got 'half'"]),
+    "an unknown split": ({"a.csv": GOOD}, (*TABLE, "--split", "half"), ["split must be one of random, temporal, order, files, none; got 'half'"]),
     "time without a timestamp": ({"a.csv": GOOD}, (*TABLE, "--split", "temporal"), ["timestamp must name a column to split 'temporal', got none"]),
     "a timestamp without time": ({"a.csv": GOOD}, (*TABLE, "--timestamp", "time"), ["timestamp must be left out with split 'random', got 'time'"]),
     "a share of nan": ({"a.csv": GOOD}, (*TABLE, "--validation", "nan"), ["validation and test must be shares", "got nan and 0.1"]),

@@ -49,7 +49,7 @@ def test_a_damaged_vocabulary_of_the_data_set_is_told_by_its_file(trained, schem
 def test_inputs_that_are_not_those_of_the_run_are_one_line(trained, schema, tmp_path):
     pack = pack_run(trained, tmp_path / "one.ccez")
     spans = pack.spans | {"inputs/001.safetensors": pack.spans["inputs/000.safetensors"]}
-    with pytest.raises(ValueError, match=r"inputs must hold 50 values of 'item', got \d+ of 'user'\.$"):
+    with pytest.raises(ValueError, match=r"inputs must hold 51 ids of 'item', got \d+ of 'user'\.$"):
         packed_inputs(Pack(pack.path, pack.manifest, spans), schema)
     del spans["inputs/001.safetensors"]
     with pytest.raises(ValueError, match="inputs must hold the vocabulary of 'item', got none: "):

@@ -10,6 +10,7 @@ of a depth, all are halved (Einziger, Friedman and Manes, "TinyLFU", 2017): what
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -57,7 +58,7 @@ class RowPolicy:
         """Bytes that a row has besides its values."""
         return loops.STATE_NBYTES + STAMP_NBYTES * self.has_stamps
 
-    @property
+    @cached_property
     def has_stamps(self) -> bool:
         """Whether each row keeps the step at which its id occurred last."""
         return self.time_to_live is not None or (self.max_rows is not None and self.eviction == "lru")
@@ -118,6 +119,6 @@ def _cells(table: Int8Rows, ids: Tensor) -> Tensor:
 
 def age_sketch(table: Int8Rows) -> None:
     """Halve all counts, if the sketch has counted enough."""
-    if table.sketch_width and int(table.live.record["counted"][0]) >= table.ages_at:
+    if int(table.live.record["counted"][0]) >= table.ages_at:
         table.seen >>= 1
         table.live.record["counted"] //= 2

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -68,13 +69,13 @@ class Int8Rows(IndexModule):
         self.num_embeddings, self.dim, self.policy, self.bound = num_embeddings, dim, policy, bound
         self.width = dim + policy.state_nbytes
         self.trains_unseen = trains_unseen
-        self.is_open = True  # whether ids still get rows
         self.key, self.live = key, Live()
         register(self)
         self.live.record["num_rows"], self.live.record["scale"] = 1, self.start_scale
         self.name = "an open table" if num_embeddings is None else f"a table of {num_embeddings:,} ids"
         self.map = OpenRowMap(device=device) if num_embeddings is None else RowMap(num_embeddings, device=device)
         self.recent = RecentRows()
+        self._set_open(is_open=True)
         self.seen = torch.zeros(self._open_nbytes, dtype=torch.uint8, device=device)
         self.records = self._new_records(1, device)
 
@@ -192,34 +193,30 @@ class Int8Rows(IndexModule):
         """Occurrences after which an id has a row."""
         return self.policy.min_count if self.is_open else NEVER
 
-    @property
+    @cached_property
     def most_rows(self) -> int:
         """The most rows that there may be, row 0 included."""
         limits = (self.num_embeddings, self.policy.max_rows, MOST_ROWS)
         return 1 + min(limit for limit in limits if limit is not None)
 
-    @property
-    def sketch_width(self) -> int:
-        """Counters of a depth, of open ids that have no row yet; 0 if nothing is counted."""
-        is_counted = self.is_open and self.num_embeddings is None and self.policy.min_count > 1
-        return max(1, self.policy.counter_nbytes // loops.DEPTH) if is_counted else 0
-
-    @property
-    def ages_at(self) -> int:
-        """Occurrences after which the counts of ids without rows are halved."""
-        return (self.sketch_width + 1) // 2 or NEVER
-
-    @property
-    def evicts_above(self) -> int:
-        """The most rows, row 0 included, with which there surely is space for the next step."""
-        if not self.is_open or self.policy.max_rows is None:
-            return NEVER
-        return self.most_rows - (1 if self.policy.eviction is None else self.policy.most_spare)
-
-    @property
+    @cached_property
     def expires_every(self) -> int:
         """Steps after which rows of ids that did not occur for long are looked for."""
         return max(1, (self.policy.time_to_live or NEVER) // 16)
+
+    def _set_open(self, *, is_open: bool) -> None:
+        """Say whether ids still get rows, and what follows for the step.
+
+        sketch_width: counters of a depth, of open ids that have no row yet; 0 if nothing is counted.
+        ages_at: occurrences after which these counts are halved.
+        evicts_above: the most rows, row 0 included, with which there surely is space for the next step.
+        """
+        self.is_open, policy = is_open, self.policy
+        is_counted = is_open and self.num_embeddings is None and policy.min_count > 1
+        self.sketch_width = max(1, policy.counter_nbytes // loops.DEPTH) if is_counted else 0
+        self.ages_at, self.evicts_above = (self.sketch_width + 1) // 2 or NEVER, NEVER
+        if is_open and policy.max_rows is not None:
+            self.evicts_above = self.most_rows - (1 if policy.eviction is None else policy.most_spare)
 
     @property
     def _open_bits(self) -> int:
@@ -289,7 +286,8 @@ class Int8Rows(IndexModule):
 
     def close(self) -> None:
         """Give rows to no more ids."""
-        self.is_open, self.seen = False, self.seen.new_zeros(1)
+        self._set_open(is_open=False)
+        self.seen = self.seen.new_zeros(1)
         self.has_moved()
 
     def fit(self, weight: Tensor) -> None:
@@ -311,7 +309,8 @@ class Int8Rows(IndexModule):
     def release(self) -> None:
         """Give the rows back: only the map stays, of the ids that had them."""
         self.compact()
-        self.records, self.seen, self.is_open = self.records[:1].clone(), self.seen.new_zeros(1), False
+        self._set_open(is_open=False)
+        self.records, self.seen = self.records[:1].clone(), self.seen.new_zeros(1)
         self.live.record["num_rows"], self.live.pending = 1, None
         self.has_moved()
 
@@ -408,7 +407,7 @@ class Int8Rows(IndexModule):
     def _unpack(self, packed: list[int]) -> None:
         record = self.live.record
         record["steps"], self.key, is_open, *numbers = packed
-        self.is_open = bool(is_open)
+        self._set_open(is_open=bool(is_open))
         for name, number in zip(COUNTED, numbers[:-3], strict=True):
             record[name] = number
         values = struct.unpack("<3d", struct.pack("<3q", *numbers[-3:]))

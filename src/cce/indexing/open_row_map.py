@@ -44,7 +44,7 @@ class OpenRowMap(RowMap):
         return {"map.keys": self.keys}
 
     @property
-    def shift(self) -> int:
+    def shift(self) -> int:  # type: ignore[override]  # it grows with the ids
         """Bits of a key below those that the directory goes by."""
         return 64 - (len(self.starts) - 1).bit_length() + 1
 

@@ -25,6 +25,7 @@ BLOCK = 1 << 14  # words at a time
 class RowMap(IndexModule):
     """Rows of the ids in `[0, num_embeddings)`; at first no id has one."""
 
+    shift = 0  # tells compiled loops that there are bits: see `OpenRowMap`
     index_state = ("bits",)
     device_tensors = ("bits", "ranks")
 
@@ -44,11 +45,6 @@ class RowMap(IndexModule):
     def stored(self) -> dict[str, Tensor]:
         """What a file of rows holds of the map (`docs/format.md`)."""
         return {"map.bits": self.bits, "map.ranks": self.ranks}
-
-    @property
-    def shift(self) -> int:
-        """0, which tells compiled loops that there are bits: see `OpenRowMap`."""
-        return 0
 
     @property
     def device(self) -> torch.device:

@@ -112,8 +112,10 @@ def _look_after(table: Int8Rows) -> None:
         fit_scale(table)
     if table.is_crowded:
         table.compact()
-    age_sketch(table)
-    make_space(table)
+    if table.sketch_width:
+        age_sketch(table)
+    if table.policy.max_rows or table.policy.time_to_live:
+        make_space(table)
 
 
 # -- compiled loops ----------------------------------------------------------------------------------------------------

@@ -156,7 +156,7 @@ def new_loader(config: ResolvedConfig, data: PreparedData, ranks: Ranks) -> Load
 
 def load_code(config: ResolvedConfig) -> None:
     """Train a table of one id for a step, so that the code of libraries does not count as memory of tables."""
-    tables = EmbeddingCollection({"id": 1}, config.embedding_dim, seed=0)
+    tables = EmbeddingCollection({"id": 1}, min(config.embedding_dim, 16), seed=0)
     optimizer = create_optimizer(config.optimizer, tables, lr=config.lr)
     tables(torch.zeros(1, 1, dtype=torch.int64)).sum().backward()
     optimizer.step()
