@@ -4,11 +4,10 @@ Here are the names that most users need; methods are in `cce.embeddings`, models
 packages are loaded when they are first used, so that `cce --help` does not wait for torch.
 """
 
-# ruff: noqa: F401  # packages are public names, too
+# packages are public names, too
 from typing import TYPE_CHECKING
 
 from cce.lazy import lazy_names
-from cce.version import __version__
 
 if TYPE_CHECKING:
     from cce import (
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from cce.runs import evaluate, load_run, predict, train
     from cce.saving import load, save
     from cce.serving import freeze
+    from cce.version import __version__
 
 __all__ = [
     "EmbeddingCollection",

@@ -15,19 +15,6 @@ from dataclasses import dataclass
 
 from cce.checks import check_number, check_range, check_type, shown
 
-__all__ = [
-    "DEFAULT_METHOD",
-    "FULL",
-    "FULL_SIZED",
-    "MEASURES",
-    "PAPER_METHOD",
-    "SIZED_LATER",
-    "Budget",
-    "BudgetTooSmallError",
-    "check_given",
-    "make_budget",
-]
-
 FULL = "full"  # the method of a table that is not made smaller
 FULL_SIZED = (FULL, "quantized")  # methods with a row for each id and no other size: they need no budget
 SIZED_LATER = ("cce",)  # methods whose size is chosen after training: without a budget they have their usual one

@@ -7,21 +7,6 @@ from collections.abc import Iterable
 from numbers import Real
 from typing import Any, Self
 
-__all__ = [
-    "START_SCALES",
-    "RemembersArguments",
-    "arguments_of",
-    "check_choice",
-    "check_divides",
-    "check_flag",
-    "check_function",
-    "check_number",
-    "check_range",
-    "check_start_scale",
-    "check_type",
-    "shown",
-]
-
 START_SCALES = ("uniform", "dlrm", "zero")
 NOT_KEPT = ("device", "dtype", "generator")  # the object may have moved, and the generator has been used
 MOST_SHOWN = 80  # characters of a value in an error

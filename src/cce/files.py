@@ -16,21 +16,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-__all__ = [
-    "FULL_DISK",
-    "FolderInUseError",
-    "check_target",
-    "clear_folder",
-    "lock_folder",
-    "named_full_disk",
-    "no_folder",
-    "read_text",
-    "replace_file",
-    "replace_folder",
-    "usual_permissions",
-    "write_atomic",
-]
-
 LOCK = ".lock"
 MAX_TRIES = 1000  # to make a folder that others remove meanwhile
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

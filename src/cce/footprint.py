@@ -12,8 +12,6 @@ from typing import Any
 
 from cce.text import format_bytes, format_ratio, format_table
 
-__all__ = ["Footprint", "Footprints"]
-
 SUMMED = (
     *("num_embeddings", "num_params", "codebook_nbytes", "pointer_nbytes", "gradient_nbytes", "optimizer_nbytes"),
     *("codes_nbytes", "clustering_nbytes", "full_params", "full_nbytes"),

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Texts", "arrow_texts", "fnv1a", "hash_ids", "mix"]
-
 FNV_START, FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # shifts and factors of splitmix64 (Steele, Lea, Flood 2014)
 HASHED = 1 << 20  # texts at a time

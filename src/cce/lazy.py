@@ -8,13 +8,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["lazy_names"]
-
 
 def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of a package, by the imports under `if TYPE_CHECKING:` in its `__init__.py`.
 
-    Its modules that are imported there are found as well, whether or not they are in `__all__`.
+    The names that these import from the package and its modules, and they alone, are public.
     """
     module = sys.modules[package]
 
@@ -23,17 +21,15 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
         tree = ast.parse(Path(str(module.__file__)).read_bytes())
         blocks = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
         imports = (line for block in blocks for line in block.body if isinstance(line, ast.ImportFrom))
-        return {alias.name: str(line.module) for line in imports for alias in line.names}
+        own = (line for line in imports if f"{line.module}.".startswith(f"{package}."))
+        return {alias.name: str(line.module) for line in own for alias in line.names}
 
     def load(name: str) -> Any:
         home = homes().get(name)
-        if home is None or (name not in module.__all__ and home != package):
+        if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = import_module(f"{home}.{name}") if home == package else getattr(import_module(home), name)
         setattr(module, name, value)
         return value
 
-    def names() -> list[str]:
-        return sorted({*module.__all__, *(name for name, home in homes().items() if home == package)})
-
-    return load, names
+    return load, lambda: sorted(homes())

@@ -14,8 +14,6 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["SOURCES", "check_plugins", "load_installed", "load_named", "load_plugins", "reason_of", "run_file"]
-
 PLUGINS = "clustered_embeddings.plugins"
 SOURCES = "clustered_embeddings.sources"
 _loaded: dict[str, str] = {}  # what was loaded, by name: where it came from

@@ -12,8 +12,6 @@ from typing import Any
 from cce.files import read_text, write_atomic
 from cce.footprint import Footprint
 
-__all__ = ["RunRecord", "parse_strict_json", "read_records", "strict_json", "write_records"]
-
 
 @dataclass(frozen=True)
 class RunRecord:

@@ -15,8 +15,6 @@ from typing import Any
 from cce.files import lock_folder, write_atomic
 from cce.records import RunRecord, read_records, strict_json, write_records
 
-__all__ = ["CHECKPOINTS", "CONFIG", "LOG", "RECIPE", "RECORD", "RECORDS", "TRIALS", "RunFolder"]
-
 CONFIG, LOG, CHECKPOINTS, RECORD, ERROR = "config.toml", "metrics.jsonl", "checkpoints", "record.jsonl", "error.txt"
 RECIPE, RECORDS = "recipe.toml", "records.jsonl"  # of a sweep, beside its runs
 TRIALS = "tune"  # the folder of the runs that options were chosen by, inside that of a sweep

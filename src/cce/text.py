@@ -3,16 +3,6 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-__all__ = [
-    "format_bytes",
-    "format_markdown",
-    "format_ratio",
-    "format_seconds",
-    "format_table",
-    "install_hint",
-    "parse_bytes",
-]
-
 CHECKOUT = Path(__file__).parents[2]
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 

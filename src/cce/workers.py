@@ -22,8 +22,6 @@ from typing import Any, TypeVar
 from cce.checks import check_range
 from cce.text import install_hint
 
-__all__ = ["LocalEngine", "RayEngine", "check_engine", "num_cores", "open_engine"]
-
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 

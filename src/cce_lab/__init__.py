@@ -16,17 +16,4 @@ if TYPE_CHECKING:
     from cce_lab.sweeps.running import Experiment, sweep
     from cce_lab.verbs.cite import cite, read_citations
 
-__all__ = [
-    "Experiment",
-    "cite",
-    "compression_factor",
-    "factor_over_seeds",
-    "list_recipes",
-    "make_report",
-    "read_citations",
-    "read_recipe",
-    "sweep",
-    "write_run_page",
-]
-
 __getattr__, __dir__ = lazy_names(__name__)

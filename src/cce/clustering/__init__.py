@@ -14,27 +14,3 @@ from cce.clustering.sampling import (
     sample_ids,
     vectors_of,
 )
-
-__all__ = [
-    "ClusterSettings",
-    "KMeans",
-    "ProductQuantizer",
-    "Quantizer",
-    "ResidualQuantizer",
-    "Sample",
-    "Source",
-    "Weights",
-    "checked_settings",
-    "churn",
-    "column_entropies",
-    "contingency",
-    "count_dead",
-    "draw_sample",
-    "draw_weighted",
-    "encode_all",
-    "kmeans",
-    "nearest_centroid",
-    "piece_size",
-    "sample_ids",
-    "vectors_of",
-]

@@ -3,5 +3,3 @@
 from cce.collection.features import TableDict, feature_name, readable_path
 from cce.collection.plan import allocate_budget, plan_tables
 from cce.collection.tables import EmbeddingCollection
-
-__all__ = ["EmbeddingCollection", "TableDict", "allocate_budget", "feature_name", "plan_tables", "readable_path"]

@@ -1,5 +1,3 @@
 """What the tables of a model hold: parameters and bytes."""
 
 from cce.diagnostics.memory import gradient_nbytes, summary
-
-__all__ = ["gradient_nbytes", "summary"]

@@ -1,54 +1,27 @@
 """Logits and labels → scores, by metrics that have a name.
 
-Names that need torch are loaded when they are first used: metrics can be named and checked without it.
+Names are loaded when they are first used: metrics can be named and checked without torch.
 """
 
 from typing import TYPE_CHECKING
 
-from cce.evaluation.registry import (
-    DEFAULT_BEST_BY,
-    DEFAULT_METRICS,
-    METRICS,
-    Better,
-    MetricInfo,
-    check_best_by,
-    check_metrics,
-    describe_metric,
-    find_metric,
-    format_scores,
-    list_metrics,
-    register_metric,
-)
 from cce.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from cce.evaluation.scores import (
-        Metric,
-        ScoredRows,
-        SummedMetric,
-        WholeMetric,
-        check_rows,
+    from cce.evaluation.registry import (
+        DEFAULT_BEST_BY,
+        DEFAULT_METRICS,
+        METRICS,
+        Better,
+        MetricInfo,
+        check_best_by,
+        check_metrics,
+        describe_metric,
+        find_metric,
+        format_scores,
+        list_metrics,
+        register_metric,
     )
-
-__all__ = [
-    "DEFAULT_BEST_BY",
-    "DEFAULT_METRICS",
-    "METRICS",
-    "Better",
-    "Metric",
-    "MetricInfo",
-    "ScoredRows",
-    "SummedMetric",
-    "WholeMetric",
-    "check_best_by",
-    "check_metrics",
-    "check_rows",
-    "describe_metric",
-    "find_metric",
-    "format_scores",
-    "list_metrics",
-    "register_metric",
-]
-
+    from cce.evaluation.scores import Metric, ScoredRows, SummedMetric, WholeMetric, check_rows
 
 __getattr__, __dir__ = lazy_names(__name__)

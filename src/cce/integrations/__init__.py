@@ -5,5 +5,3 @@ run sends its log besides its own folder.
 """
 
 from cce.integrations.loggers import LOGGERS, Logger, finite_values, open_logger, register_logger
-
-__all__ = ["LOGGERS", "Logger", "finite_values", "open_logger", "register_logger"]

@@ -6,16 +6,3 @@ from cce.models.dlrm import DLRM
 from cce.models.gmf import GMF
 from cce.models.mlp import MLP
 from cce.models.registry import MODELS, create_model, find_model, model_note, register_model
-
-__all__ = [
-    "DLRM",
-    "GMF",
-    "MLP",
-    "MODELS",
-    "DCNv2",
-    "DeepFM",
-    "create_model",
-    "find_model",
-    "model_note",
-    "register_model",
-]

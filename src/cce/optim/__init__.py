@@ -1,5 +1,3 @@
 """Torch's optimizers, which move the int8 rows of `cce` tables as well."""
 
 from cce.optim.row_optimizers import SGD, Adagrad, Adam, AdamW
-
-__all__ = ["SGD", "Adagrad", "Adam", "AdamW"]

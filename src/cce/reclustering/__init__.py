@@ -15,18 +15,3 @@ from cce.reclustering.refit import (
 )
 from cce.reclustering.repair import POLICIES, repair_optimizer, restart_average
 from cce.reclustering.schedule import ClusterSchedule
-
-__all__ = [
-    "POLICIES",
-    "ClusterSchedule",
-    "NumRounds",
-    "Refit",
-    "RefitEvent",
-    "Source",
-    "check_rounds",
-    "is_on_parts",
-    "most_rounds",
-    "repair_optimizer",
-    "restart_average",
-    "why_stop",
-]

@@ -13,22 +13,3 @@ from cce.runs.loaded import (
     train,
 )
 from cce.runs.vectors import recommend, similar, values_file, write_values, write_vectors
-
-__all__ = [
-    "Evaluation",
-    "LoadedRun",
-    "RunHistory",
-    "evaluate",
-    "load_run",
-    "pack_run",
-    "predict",
-    "read_history",
-    "recommend",
-    "run_folder",
-    "similar",
-    "train",
-    "values_file",
-    "write_predictions",
-    "write_values",
-    "write_vectors",
-]

@@ -14,15 +14,4 @@ if TYPE_CHECKING:
 
 FORMAT_NAMES = ("safetensors", "pt2", "onnx")
 
-__all__ = [
-    "FORMAT_NAMES",
-    "Export",
-    "FrozenTable",
-    "export_model",
-    "export_run",
-    "freeze",
-    "freeze_table",
-    "numpy_reader",
-]
-
 __getattr__, __dir__ = lazy_names(__name__)

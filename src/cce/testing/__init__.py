@@ -19,5 +19,3 @@ pytest.register_assert_rewrite(  # before they are imported: a failed assertion 
 
 from cce.testing.contract import ONCE_A_CLASS, SLOW_TESTS, EmbeddingContract, LinearContract  # noqa: E402
 from cce.testing.values import DIM, NUM_IDS  # noqa: E402
-
-__all__ = ["DIM", "NUM_IDS", "ONCE_A_CLASS", "SLOW_TESTS", "EmbeddingContract", "LinearContract"]

@@ -30,37 +30,4 @@ if TYPE_CHECKING:
     from cce.training.stopping import DivergedError
     from cce.training.trainer import Trainer
 
-__all__ = [
-    "GROUPS",
-    "MAY_CHANGE",
-    "MORE",
-    "Checkpoint",
-    "DamagedCheckpointError",
-    "DivergedError",
-    "ResolvedConfig",
-    "RunPlan",
-    "Scores",
-    "TrainConfig",
-    "Trainer",
-    "check_names",
-    "count_ids",
-    "curve_of_run",
-    "discard_rows",
-    "finalize_run",
-    "inspect_checkpoint",
-    "kept_random_state",
-    "list_checkpoints",
-    "load_model",
-    "make_config",
-    "open_checkpoint",
-    "parse_pairs",
-    "plan_run",
-    "read_schema",
-    "read_toml",
-    "resolve",
-    "score",
-    "sizes_table",
-    "verify_run",
-]
-
 __getattr__, __dir__ = lazy_names(__name__)

@@ -22,25 +22,3 @@ FIGURES = {  # each gives plain data: `FIGURES[name](seed=…, quick=…)`
     "theory-practice": theory_practice_figure,
     "rate-distortion": rate_distortion_figure,
 }
-
-__all__ = [
-    "FIGURES",
-    "Claim",
-    "Figure",
-    "LeastSquares",
-    "Run",
-    "Series",
-    "SparseFactor",
-    "clustered_optimum",
-    "corollary_bound",
-    "count_sketch",
-    "dense_cce",
-    "factorise",
-    "ideal_bound",
-    "lies_under",
-    "refit_cce",
-    "rho",
-    "sparse_cce",
-    "steps_needed",
-    "theorem_bound",
-]

@@ -3,5 +3,3 @@
 from cce.reclustering.refit.coding import RefitEvent
 from cce.reclustering.refit.refit import NumRounds, Refit, check_rounds, is_on_parts, most_rounds, why_stop
 from cce.reclustering.refit.sources import Source
-
-__all__ = ["NumRounds", "Refit", "RefitEvent", "Source", "check_rounds", "is_on_parts", "most_rounds", "why_stop"]
