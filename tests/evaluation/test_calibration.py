@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cce.evaluation import ScoredRows, find_metric
-
-
-def score(name, logits, labels, weights=None):
-    metric = find_metric(name).create()
-    metric.add(ScoredRows.of(logits, labels, weights))
-    return metric.compute()
+from helpers.scores import score_rows as score
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "weighted"])

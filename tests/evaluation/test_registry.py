@@ -12,8 +12,6 @@ from cce.evaluation import (
     Better,
     MetricInfo,
     ScoredRows,
-    SummedMetric,
-    WholeMetric,
     check_best_by,
     check_metrics,
     describe_metric,
@@ -35,11 +33,8 @@ def made_rows(count=600, seed=0):
     return ScoredRows(logits, labels, weights)
 
 
-def score(name, *parts):
-    metric = find_metric(name).create()
-    for part in parts:
-        metric.add(part)
-    return metric.compute()
+def score(name, rows):
+    return find_metric(name).score(rows)
 
 
 def test_there_are_the_metrics_of_the_docs():
@@ -47,34 +42,21 @@ def test_there_are_the_metrics_of_the_docs():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_metric_is_found_described_and_made(name):
+def test_every_metric_is_found_and_described(name):
     info = find_metric(name)
     assert info.name == name
     assert info.title
     assert info.about
     assert info.better is not Better.UNKNOWN
-    assert isinstance(info.create(), SummedMetric | WholeMetric)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_batches_in_any_order_give_the_score_of_all_rows(name):
+def test_rows_in_any_order_have_one_score(name):
     rows = made_rows()
-    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(1))
     whole = score(name, rows)
-    parts = [rows[some] for some in order.split(97)] + [rows[torch.tensor([], dtype=torch.int64)]]
-    assert score(name, *parts) == pytest.approx(whole, abs=1e-12)
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(1))
+    assert score(name, rows[order]) == pytest.approx(whole, abs=1e-12)
     assert math.isfinite(whole)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_sums_of_two_processes_are_those_of_one(name):
-    rows = made_rows()
-    one, two = (find_metric(name).create() for _ in range(2))
-    if isinstance(one, SummedMetric):
-        one.add(rows[torch.arange(200)])
-        two.add(rows[torch.arange(200, 600)])
-        one.sums += two.sums
-        assert one.compute() == pytest.approx(score(name, rows), abs=1e-12)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -96,7 +78,7 @@ def test_weights_count_like_repeated_rows(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_rows_have_no_score(name):
-    assert math.isnan(score(name))
+    assert math.isnan(score(name, ScoredRows.concatenate([])))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -154,16 +136,13 @@ def test_scores_are_written_by_title():
     assert format_scores(scores) == "BCE 0.45123, ECE 0.50000, profit 2.00000, AUC –"
 
 
-class MeanLogit(WholeMetric):
-    """For the test of registration."""
-
-    def score(self, rows):
-        return float(rows.logits.mean())
+def mean_logit(rows):
+    return rows.logits.mean()
 
 
-def test_a_metric_of_ones_own_is_one_class_and_one_line(monkeypatch):
+def test_a_metric_of_ones_own_is_one_function_and_one_line(monkeypatch):
     monkeypatch.setattr("cce.evaluation.registry.METRICS", dict(METRICS))
-    register_metric(MetricInfo("mean_logit", "mean logit", Better.LOWER, f"{__name__}:MeanLogit"))
+    register_metric(MetricInfo("mean_logit", "mean logit", Better.LOWER, f"{__name__}:mean_logit"))
     assert score("mean_logit", made_rows()) == pytest.approx(float(made_rows().logits.mean()))
     with pytest.raises(ValueError, match="name of a metric must be new, got 'mean_logit'"):
         register_metric(MetricInfo("mean_logit", "again", Better.LOWER))

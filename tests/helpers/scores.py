@@ -4,9 +4,7 @@ from cce.evaluation import ScoredRows, find_metric
 
 
 def score_rows(name, logits, labels, weights=None):
-    metric = find_metric(name).create()
-    metric.add(ScoredRows.of(logits, labels, weights))
-    return metric.compute()
+    return find_metric(name).score(ScoredRows.of(logits, labels, weights))
 
 
 def auc(logits, labels):

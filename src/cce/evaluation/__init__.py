@@ -22,6 +22,6 @@ if TYPE_CHECKING:
         list_metrics,
         register_metric,
     )
-    from cce.evaluation.scores import Metric, ScoredRows, SummedMetric, WholeMetric, check_rows
+    from cce.evaluation.scores import ScoredRows, check_rows
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -1,6 +1,6 @@
-"""The metrics by name: what each is called, which way is better, and where its accumulator lives. No torch here.
+"""The metrics by name: what each is called, which way is better, and where its function lives. No torch here.
 
-A metric is one file (or one class in a file of its kind) and one line in `METRICS`.
+A metric is a function of `ScoredRows` and one line in `METRICS`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cce.evaluation.scores import Metric
+    from cce.evaluation.scores import ScoredRows
 
 DEFAULT_METRICS = ("bce", "auc")
 DEFAULT_BEST_BY = "bce"
@@ -37,14 +37,13 @@ class MetricInfo:
     name: str
     title: str
     better: Better
-    home: str = ""  # "module:class" of the accumulator
+    home: str = ""  # "module:function"
     about: str = ""
 
-    def create(self) -> Metric:
-        """A fresh accumulator."""
+    def score(self, rows: ScoredRows) -> float:
+        """The score of rows; NaN where it is not defined."""
         module, _, name = self.home.partition(":")
-        made: Metric = getattr(import_module(module), name)()
-        return made
+        return float(getattr(import_module(module), name)(rows))
 
     def loss(self, score: float) -> float:
         """The score as a number of which less is better; NaN where the metric has no direction."""
@@ -58,11 +57,11 @@ class MetricInfo:
 
 LOWER, HIGHER, ONE, SCORES = Better.LOWER, Better.HIGHER, Better.ONE, "cce.evaluation.scores"
 _ALL = (
-    MetricInfo("bce", "BCE", LOWER, f"{SCORES}:BinaryCrossEntropy", "binary cross-entropy, in nats"),
-    MetricInfo("auc", "AUC", HIGHER, f"{SCORES}:AreaUnderCurve", "area under the ROC curve"),
-    MetricInfo("normalized_entropy", "NE", LOWER, f"{SCORES}:NormalizedEntropy", "BCE over that of the mean label"),
-    MetricInfo("calibration", "calibration", ONE, f"{SCORES}:Calibration", "mean prediction over mean label"),
-    MetricInfo("ece", "ECE", LOWER, f"{SCORES}:ExpectedCalibrationError", "expected calibration error, in 15 bins"),
+    MetricInfo("bce", "BCE", LOWER, f"{SCORES}:binary_cross_entropy", "binary cross-entropy, in nats"),
+    MetricInfo("auc", "AUC", HIGHER, f"{SCORES}:area_under_curve", "area under the ROC curve"),
+    MetricInfo("normalized_entropy", "NE", LOWER, f"{SCORES}:normalized_entropy", "BCE over that of the mean label"),
+    MetricInfo("calibration", "calibration", ONE, f"{SCORES}:calibration", "mean prediction over mean label"),
+    MetricInfo("ece", "ECE", LOWER, f"{SCORES}:expected_calibration_error", "expected calibration error, in 15 bins"),
 )
 METRICS = {info.name: info for info in _ALL}
 

@@ -1,4 +1,4 @@
-"""Metrics: accumulators that read rows, which were checked before, and give one score.
+"""Metrics: functions of rows, which were checked before, that give one score; NaN where it is not defined.
 
 Whether predicted probabilities are right: binary cross-entropy, the loss of the paper's models, also relative to a
 constant prediction; and calibration, on the whole and bin by bin. How well rows are ranked: AUC.
@@ -6,10 +6,8 @@ constant prediction; and calibration, on the whole and bin by bin. How well rows
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -71,84 +69,23 @@ def _check(name: str, rule: str, values: Tensor, is_valid: Tensor, first_row: in
     raise ValueError(f"{name} must {rule}, got {len(wrong):,} of {values.numel():,} that are not; {where} is {value}.")
 
 
-class Metric(ABC):
-    """An accumulator: reads rows in any number of batches, then returns the score of all of them."""
-
-    @abstractmethod
-    def add(self, rows: ScoredRows) -> None:
-        """Read some rows."""
-
-    @abstractmethod
-    def compute(self) -> float:
-        """The score of all rows so far; NaN where it is not defined."""
+NUM_BINS = 15  # Guo et al. 2017, "On Calibration of Modern Neural Networks"
 
 
-class SummedMetric(Metric):
-    """A metric of sums, in bounded memory: `sums` of all rows is the sum of those of their parts, on any process."""
-
-    num_sums: ClassVar[int]
-
-    def __init__(self) -> None:
-        self.sums = torch.zeros(self.num_sums, dtype=torch.float64)
-
-    def add(self, rows: ScoredRows) -> None:
-        """Add the sums of these rows."""
-        self.sums += self.sums_of(rows)
-
-    @abstractmethod
-    def sums_of(self, rows: ScoredRows) -> Tensor:
-        """The sums of some rows, `(num_sums)`, in double precision."""
+def binary_cross_entropy(rows: ScoredRows) -> float:
+    """The mean of `-log p(label)`, in nats."""
+    return float(_loss(rows) / rows.weights.double().sum())
 
 
-class WholeMetric(Metric):
-    """A metric that needs all rows at once, such as to rank them: they are stored."""
+def normalized_entropy(rows: ScoredRows) -> float:
+    """BCE over that of a model that always predicts the mean label (He et al. 2014). Below 1 is better than that.
 
-    def __init__(self) -> None:
-        self._kept: list[ScoredRows] = []
-
-    def add(self, rows: ScoredRows) -> None:
-        """Keep these rows."""
-        self._kept.append(rows)
-
-    def compute(self) -> float:
-        """The score of all rows so far."""
-        return self.score(ScoredRows.concatenate(self._kept))
-
-    @abstractmethod
-    def score(self, rows: ScoredRows) -> float:
-        """The score of these rows; NaN where it is not defined."""
-
-
-class BinaryCrossEntropy(SummedMetric):
-    """The mean of `-log p(label)`."""
-
-    num_sums = 2  # loss, weight
-
-    def sums_of(self, rows: ScoredRows) -> Tensor:
-        """The weighted losses, and the weights."""
-        return torch.stack([_loss(rows), rows.weights.double().sum()])
-
-    def compute(self) -> float:
-        """In nats."""
-        return float(self.sums[0] / self.sums[1])
-
-
-class NormalizedEntropy(SummedMetric):
-    """BCE over that of a model that always predicts the mean label (He et al. 2014). Below 1 is better than that."""
-
-    num_sums = 3  # loss, weight, weight of positives
-
-    def sums_of(self, rows: ScoredRows) -> Tensor:
-        """The weighted losses, the weights, and those of positives."""
-        weights = rows.weights.double()
-        return torch.stack([_loss(rows), weights.sum(), (weights * rows.labels).sum()])
-
-    def compute(self) -> float:
-        """NaN where all labels are equal: a constant then has no loss."""
-        loss, weight, positive = self.sums
-        rate = positive / weight
-        entropy = -(torch.xlogy(rate, rate) + torch.xlogy(1 - rate, 1 - rate))
-        return float(loss / weight / entropy) if entropy > 0 else float("nan")
+    NaN where all labels are equal: a constant then has no loss.
+    """
+    weights = rows.weights.double()
+    rate = (weights * rows.labels).sum() / weights.sum()
+    entropy = -(torch.xlogy(rate, rate) + torch.xlogy(1 - rate, 1 - rate))
+    return float(_loss(rows) / weights.sum() / entropy) if entropy > 0 else float("nan")
 
 
 def _loss(rows: ScoredRows) -> Tensor:
@@ -156,69 +93,31 @@ def _loss(rows: ScoredRows) -> Tensor:
     return (losses * rows.weights).sum()
 
 
-NUM_BINS = 15  # Guo et al. 2017, "On Calibration of Modern Neural Networks"
+def calibration(rows: ScoredRows) -> float:
+    """The mean prediction over the mean label: above 1 the model promises too much. NaN without positives."""
+    weights = rows.weights.double()
+    observed = (weights * rows.labels).sum()
+    predicted = (weights * torch.sigmoid(rows.logits.double())).sum()
+    return float(predicted / observed) if observed > 0 else float("nan")
 
 
-class Calibration(SummedMetric):
-    """The mean prediction over the mean label: 1 is right, above it the model promises too much."""
-
-    num_sums = 2  # predictions, labels
-
-    def sums_of(self, rows: ScoredRows) -> Tensor:
-        """The weighted predictions and labels."""
-        weights = rows.weights.double()
-        return torch.stack([(weights * _probabilities(rows)).sum(), (weights * rows.labels).sum()])
-
-    def compute(self) -> float:
-        """NaN without positives."""
-        predicted, observed = self.sums
-        return float(predicted / observed) if observed > 0 else float("nan")
-
-
-class ExpectedCalibrationError(SummedMetric):
+def expected_calibration_error(rows: ScoredRows) -> float:
     """The mean over rows of how far the mean prediction of a bin is from its mean label, in bins of equal width."""
-
-    num_sums = 3 * NUM_BINS  # by bin: predictions, labels, weights
-
-    def sums_of(self, rows: ScoredRows) -> Tensor:
-        """The weighted predictions and labels of each bin, and its weight."""
-        weights, predicted = rows.weights.double(), _probabilities(rows)
-        bins = (predicted * NUM_BINS).long().clamp(max=NUM_BINS - 1)
-        columns = torch.stack([weights * predicted, weights * rows.labels, weights])
-        return torch.zeros(3, NUM_BINS, dtype=torch.float64).index_add_(1, bins, columns).flatten()
-
-    def compute(self) -> float:
-        """Between 0 and 1."""
-        predicted, observed, weights = self.sums.view(3, NUM_BINS)
-        return float((predicted - observed).abs().sum() / weights.sum())
+    weights, predicted = rows.weights.double(), torch.sigmoid(rows.logits.double())
+    bins = (predicted * NUM_BINS).long().clamp(max=NUM_BINS - 1)
+    gaps = torch.zeros(NUM_BINS, dtype=torch.float64).index_add_(0, bins, weights * (predicted - rows.labels))
+    return float(gaps.abs().sum() / weights.sum())
 
 
-def _probabilities(rows: ScoredRows) -> Tensor:
-    return torch.sigmoid(rows.logits.double())
+def area_under_curve(rows: ScoredRows) -> float:
+    """AUC, exact: the share of (positive, negative) pairs in the right order, by weight; a tie counts half.
 
-
-# -- ranking -----------------------------------------------------------------------------------------------------------
-
-
-class AreaUnderCurve(WholeMetric):
-    """AUC, exact: the share of (positive, negative) pairs in the right order, by weight; a tie counts half."""
-
-    def score(self, rows: ScoredRows) -> float:
-        """NaN where all labels are equal."""
-        return _area(*_count_equal(rows))
-
-
-def _count_equal(rows: ScoredRows) -> tuple[Tensor, Tensor]:
-    """The weights of positives and negatives of each logit that occurs, from the lowest on."""
+    NaN where all labels are equal.
+    """
     logits, index = torch.unique(rows.logits, return_inverse=True)
-    sums = []
-    for kind in (rows.labels > 0.5, rows.labels <= 0.5):
-        zeros = torch.zeros(len(logits), dtype=torch.float64)
-        sums.append(zeros.index_add_(0, index[kind], rows.weights[kind].double()))
-    return sums[0], sums[1]
-
-
-def _area(positives: Tensor, negatives: Tensor) -> float:
-    """The area, where each run of equal logits, from the lowest on, has this many positives and negatives."""
+    positives, negatives = (  # weights at each logit that occurs, from the lowest on
+        torch.zeros(len(logits), dtype=torch.float64).index_add_(0, index[kind], rows.weights[kind].double())
+        for kind in (rows.labels > 0.5, rows.labels <= 0.5)
+    )
     below = negatives.cumsum(0) - negatives / 2
     return float((positives * below).sum() / (positives.sum() * negatives.sum()))

@@ -32,7 +32,6 @@ def score(
     loader: the batches, in order; with several ranks a `Loader`, which knows how many rows all have been given.
     """
     ranks = Ranks() if ranks is None else ranks
-    accumulators = {info.name: info.create() for info in map(find_metric, metrics)}
     was_training = model.training
     model.eval()
     parts, problem, start = [], "", 0
@@ -54,9 +53,7 @@ def score(
     if bool(has_problem.any()):  # on all ranks: one that went on alone would wait for the others for ever
         raise ValueError(broadcast(problem, ranks, source=int(has_problem.argmax())))
     whole = _gather(parts, ranks)
-    for metric in accumulators.values():
-        metric.add(whole)
-    return dict(broadcast({name: each.compute() for name, each in accumulators.items()}, ranks))
+    return dict(broadcast({info.name: info.score(whole) for info in map(find_metric, metrics)}, ranks))
 
 
 def _gather(parts: Sequence[tuple[int, ScoredRows]], ranks: Ranks) -> ScoredRows:
