@@ -61,7 +61,6 @@ class RunRecord:
         return gradients + (table.nbytes if is_clustered and not table.clustering_nbytes else 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
         tables = [table.to_dict() for table in self.tables]
         return asdict(self) | {"tables": tables, "training_nbytes": self.training_nbytes}
 

@@ -40,11 +40,9 @@ class RunFolder:
         return self.record.exists()
 
     def lock(self, *, wait: bool = False) -> AbstractContextManager[None]:
-        """Work on the run alone; see `lock_folder`."""
         return lock_folder(self.path, wait=wait)
 
     def write_record(self, record: RunRecord) -> None:
-        """Finish the run."""
         write_records([record], self.record)
 
     def read_record(self) -> RunRecord:

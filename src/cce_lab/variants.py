@@ -60,7 +60,6 @@ class CircularEmbedding(ClusteredEmbedding):
     method = "cce-circular"
 
     def quantizer(self, settings: ClusterSettings) -> CircularQuantizer:
-        """Every column's ids are grouped by what the other columns say of them."""
         return CircularQuantizer(self.num_columns, self.num_rows, settings)
 
 
@@ -75,7 +74,6 @@ class SummedEmbedding(ClusteredEmbedding):
         return super().shape_of(embedding_dim, arguments)._replace(width=embedding_dim)
 
     def quantizer(self, settings: ClusterSettings) -> ResidualQuantizer:
-        """Every codebook is fitted to what the ones before it leave over."""
         return ResidualQuantizer(self.num_columns, self.num_rows, settings)
 
 

@@ -20,13 +20,11 @@ EXAMPLE = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     parser.add_argument("--out", type=Path, default=Path("runs/demo"), help="folder of the runs (default: %(default)s)")
     parser.add_argument("--rows", type=int, default=None, help="train on N synthetic clicks instead", metavar="N")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Train and print."""
     from cce.demo import RECORDS, demo_table, run_demo
 
     if options.out.exists() and not options.out.is_dir():

@@ -22,14 +22,12 @@ EXAMPLE = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     add_run(parser)
     parser.add_argument("--feature", required=True, metavar="NAME", help="feature whose vectors to write")
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.npy", help="file of vectors to write")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Write the vectors and the values, and say where."""
     from cce.runs import values_file, write_values, write_vectors
 
     if options.out.suffix != ".npy":

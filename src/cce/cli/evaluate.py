@@ -21,7 +21,6 @@ EXAMPLE = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     add_run(parser)
     parser.add_argument("rows", metavar="DATA|RAW", help="folder of a data set, or a file of raw rows with labels")
     parser.add_argument("--split", default=None, help="split of a data set: train, validation or test (default: test)")
@@ -36,7 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Load and score a checkpoint, and print the scores."""
     loaded = load(options)
     found = loaded.evaluate(options.rows, split=options.split, metrics=options.metrics)
     where = {"checkpoint": str(loaded.path), "split": found.name, "rows": found.num_rows}

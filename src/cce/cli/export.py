@@ -25,7 +25,6 @@ EXAMPLE = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     add_run(parser)
     parser.add_argument("out", type=Path, metavar="OUT", help="new folder to write")
     parser.add_argument(
@@ -37,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Load a run, export its model, and print what was written."""
     from cce.serving import export_run
 
     made = export_run(

@@ -24,7 +24,6 @@ EXAMPLE = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     parser.add_argument("path", type=Path, metavar="RUN", help="folder of a finished run")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--curve", action="store_true", help="show all sizes and write sizes.json; change nothing else")
@@ -39,7 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Finalize, or show the curve, or discard the rows."""
     from cce.training import curve_of_run, discard_rows, finalize_run, sizes_table
 
     if options.discard:

@@ -20,13 +20,11 @@ EXAMPLE = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     parser.add_argument("path", type=Path, metavar="RUN|CHECKPOINT", help="folder of a run or of a checkpoint")
     add_model(parser)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Read a run or a checkpoint, and print what it holds."""
     from cce.training import inspect_checkpoint
 
     if options.path.is_file():

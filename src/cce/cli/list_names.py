@@ -19,12 +19,10 @@ WHAT = ("methods", "models", "metrics", "sources")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     parser.add_argument("what", choices=WHAT, metavar="|".join(WHAT), help="what to list")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the names."""
     from cce.data import SOURCES
     from cce.embeddings import METHODS
     from cce.evaluation import METRICS

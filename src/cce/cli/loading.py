@@ -35,14 +35,12 @@ def typed_bytes(word: str) -> int:
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """Add the run, and what its loading may need."""
     parser.add_argument("path", type=Path, metavar="RUN", help="folder of a run or of a checkpoint, or a pack (.ccez)")
     add_data_set(parser)
     add_model(parser)
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
-    """Add where the model runs."""
     parser.add_argument(
         "--device", default="auto", help="cpu, cuda, or auto, which stays on the CPU: nothing has run on a GPU yet"
     )
@@ -56,7 +54,6 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 
 def add_data_set(parser: argparse.ArgumentParser) -> None:
-    """Add where the data set of a run is now."""
     about = "data set that the run was trained on, which has the vocabularies, if it has moved"
     parser.add_argument("--data", type=Path, metavar="FOLDER", default=None, dest="data_set", help=about)
 

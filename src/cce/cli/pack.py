@@ -21,14 +21,12 @@ EXAMPLE = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     parser.add_argument("path", type=Path, metavar="RUN", help="folder of a run or of a checkpoint")
     parser.add_argument("-o", "--out", required=True, type=Path, metavar="FILE.ccez", help="file to write")
     add_data_set(parser)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Pack, and say what is inside."""
     from cce.runs import pack_run
 
     pack = pack_run(options.path, options.out, data=options.data_set)

@@ -34,7 +34,6 @@ NOT_COUNTED = "Ids are not counted: give the folder of a data set to see the tab
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     about = "vocabulary sizes, as numbers or NAME=NUMBER, or the folder of a prepared data set"
     parser.add_argument("features", nargs="+", help=about)
     options = parser.add_argument_group("as for `cce train`")
@@ -44,7 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Plan and print."""
     from cce.training import make_config, plan_run
 
     vocabularies, counts = _features(options.features)

@@ -20,7 +20,6 @@ EXAMPLE = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     add_run(parser)
     parser.add_argument("raw", metavar="RAW|DATA", help="file of raw rows, or folder of a data set")
     parser.add_argument("--split", default=None, help="split of a data set: train, validation or test (default: test)")
@@ -29,7 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Predict, and say how many rows there were."""
     from cce.runs import write_predictions
 
     if not options.out:

@@ -52,7 +52,6 @@ OF_ALL = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     parser.add_argument("kind", metavar="KIND", help="format of RAW; the kinds are listed below")
     text = "raw file or folder (none for synthetic), and the folder to create"
     parser.add_argument("paths", type=Path, nargs="+", metavar="RAW OUT", help=text)
@@ -108,7 +107,6 @@ def _add_synthetic(group: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prepare, and say what came of it."""
     from cce.data import prepare
 
     given = {name: value for name, value in vars(options).items() if name not in OF_VERB and value is not None}

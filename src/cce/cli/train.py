@@ -35,7 +35,6 @@ A TOML file has the same names as the options here, with _ for -. Options given 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     parser.add_argument("data", nargs="?", default=None, help="folder of a data set made by `cce prepare`")
     parser.add_argument("--out", type=Path, default=None, help="folder of the run (default: runs/DATA-METHOD)")
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file of options")
@@ -117,7 +116,6 @@ def given_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Train to the end and print the record."""
     given = given_options(options)
     if options.go_on is not None:
         options.resume, parts = Path(options.go_on[0]), [str(Path(part).resolve()) for part in options.go_on[1:]]

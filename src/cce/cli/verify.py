@@ -27,12 +27,10 @@ Exit code 0: no problems. 2: there are problems; the first one is printed, and -
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     parser.add_argument("folder", type=Path, metavar="DATA|RUN", help="the folder to check")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Check the folder; the first problem is an error."""
     found = _verify(options.folder)
     if options.json:
         print(json.dumps(found.to_dict()))

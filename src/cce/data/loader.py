@@ -46,7 +46,6 @@ class EpochShuffle:
         self._rows = np.empty(0, np.int64)
 
     def rows(self, start: int, stop: int) -> Rows:
-        """Row indices at the positions from `start` to `stop` of the epoch."""
         pieces = []
         for window in range(start // self.window_rows, -(-stop // self.window_rows)):
             first = window * self.window_rows
@@ -104,7 +103,6 @@ class SplitRows:
         return len(self._bytes)
 
     def fetch(self, rows: np.ndarray) -> Batch:
-        """The rows with these indices, in this order."""
         num_dense, num_columns = len(self.schema.dense), self._num_columns
         columns = {
             "label": np.empty(len(rows), np.float32),
@@ -150,7 +148,6 @@ class Bags:
         self.offsets = map_file(folder / offsets_file(split, index), OFFSET)
 
     def fetch(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of these rows one after the other, and how many each row has."""
         starts = self.offsets[rows]
         lengths = self.offsets[rows + 1] - starts
         before = np.cumsum(lengths) - lengths
@@ -188,7 +185,6 @@ class Loader:
 
     @property
     def num_rows(self) -> int:
-        """Rows of an epoch."""
         return len(self.rows)
 
     @property

@@ -232,7 +232,6 @@ class Verification:
     problems: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
         return asdict(self)
 
 

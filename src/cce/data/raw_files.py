@@ -31,7 +31,6 @@ class FileFormat:
 
     @property
     def by_columns(self) -> bool:
-        """Whether it is read by columns, not by lines."""
         return not self.delimiter
 
 
@@ -123,7 +122,6 @@ class Input:
 
     @property
     def is_parquet(self) -> bool:
-        """Whether the file is read by columns."""
         return self.path.suffix in FORMATS["parquet"].endings
 
     @property
@@ -155,7 +153,6 @@ class Input:
                     raise ValueError(f"{self.path} must end with a line break: its last row may have been cut.")
 
     def header(self, delimiter: str) -> tuple[str, ...]:
-        """The names in the first line."""
         with self.open() as stream:
             return split_header(stream.readline(), delimiter, f"header of {self}")
 

@@ -41,7 +41,6 @@ class RawRows:
 
     @property
     def columns(self) -> Columns:
-        """The columns that are read."""
         inputs = replace(self.of_data.inputs, timestamp=self.of_data.timestamp if self.has_times else None)
         return replace(inputs, label=self.of_data.label, weight=self.of_data.weight) if self.has_labels else inputs
 
@@ -123,13 +122,11 @@ class RowEncoder:
             yield from self.cut(raw, batch_size)
 
     def cut(self, raw: RawBlock, batch_size: int) -> list[Batch]:
-        """The batches of a block."""
         batch = self.encode(raw)
         whole, rest = divmod(len(batch), batch_size)
         return cut_batch(batch, [batch_size] * whole + ([rest] if rest else [])) if len(batch) else []
 
     def encode(self, raw: RawBlock) -> Batch:
-        """All rows of a block."""
         num_rows, ones = len(raw.lines), np.ones(len(raw.lines), np.int64)
         clean = clean_columns(raw, self.raw_rows.columns, self.raw_rows.reading)
         dense = [clean.numbers[f"dense {index}"] for index in range(len(self.schema.dense))]

@@ -50,12 +50,10 @@ def record_dtype(schema: Schema) -> np.dtype[np.void]:
 
 
 def rows_file(split: str) -> str:
-    """The name of a split's file of records."""
     return f"{split}.rows"
 
 
 def values_file(split: str, index: int) -> str:
-    """The name of the file of all ids of a multi-hot feature."""
     return f"{split}.{index}.values"
 
 
@@ -65,7 +63,6 @@ def offsets_file(split: str, index: int) -> str:
 
 
 def split_files(schema: Schema, split: str) -> list[str]:
-    """The names of all files of a split."""
     bags = [index for index, feature in enumerate(schema.features) if feature.multi_hot]
     return [rows_file(split), *(name(split, index) for index in bags for name in (values_file, offsets_file))]
 
@@ -84,7 +81,6 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a data set's folder."""
     path = folder / MANIFEST
     if not path.is_file():
         raise FileNotFoundError(f"{folder} must be a data set made by `cce prepare`, got no {MANIFEST} there.")
@@ -139,7 +135,6 @@ def check_new(out: Path) -> None:
 
 
 def temporary_folder(out: Path) -> Path:
-    """The folder in which a data set is made."""
     return out.with_name(out.name + ".part")
 
 

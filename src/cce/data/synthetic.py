@@ -200,7 +200,6 @@ class SyntheticConfig:
         return cls(**given | {"vocabulary_sizes": tuple(given.get("vocabulary_sizes", cls.vocabulary_sizes))})
 
     def clicks(self) -> SyntheticClicks:
-        """The click log of these sizes."""
         sizes = {name: value for name, value in asdict(self).items() if name not in ("num_rows", "seed", "day", "days")}
         return SyntheticClicks(**sizes, generator=torch.Generator().manual_seed(self.seed))
 

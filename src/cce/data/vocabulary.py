@@ -72,7 +72,6 @@ class Vocabulary:
         return found
 
     def save(self, path: Path) -> None:
-        """Write the file that `open` maps."""
         metadata = {"format": FORMAT, "version": VERSION, "feature": self.feature, "kind": self.kind}
         metadata |= {} if self.bits is None else {"bits": str(self.bits)}
         arrays = {"hashes": self.hashes, "ids": self.ids, "offsets": self.texts.offsets, "text": self.texts.text}
@@ -93,7 +92,6 @@ class Vocabulary:
 
     @cached_property
     def longest(self) -> int:
-        """Bytes of the longest text."""
         return int(np.diff(self.texts.offsets).max(initial=0))
 
     def find(self, values: Sequence[str] | Texts) -> np.ndarray:

@@ -67,7 +67,6 @@ METRICS = {info.name: info for info in _ALL}
 
 
 def list_metrics() -> list[str]:
-    """The names of all metrics."""
     return list(METRICS)
 
 

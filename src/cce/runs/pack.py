@@ -96,7 +96,6 @@ class Pack:
 
     @property
     def step(self) -> int:
-        """The step of the packed checkpoint."""
         return self.manifest["step"]  # type: ignore[no-any-return]
 
     @property
@@ -105,7 +104,6 @@ class Pack:
         return any(name.startswith(f"{INPUTS}/") for name in self.spans)
 
     def read(self, name: str) -> bytes:
-        """The content of a file."""
         path, start = self.locate(name)
         with path.open("rb") as file:
             file.seek(start)
@@ -172,7 +170,6 @@ class RunInputs:
     vocabularies: dict[str, Vocabulary]
 
     def encoder(self, schema: Schema, *, has_labels: bool = False) -> RowEncoder:
-        """What turns raw rows into batches."""
         check_pyarrow()
         from cce.data import RawRows, RowEncoder
 

@@ -64,7 +64,6 @@ class FeatureVectors:
 
 
 def values_file(out: Path) -> Path:
-    """The file of raw values beside a file of vectors."""
     return out.with_name(out.name.removesuffix(ENDING) + VALUES)
 
 
@@ -190,7 +189,6 @@ def _with_average(run: LoadedRun, feature: str) -> RemovableHandle:
 
 
 def _average(vectors: FeatureVectors, ids: np.ndarray) -> np.ndarray:
-    """The mean vector of some ids."""
     blocks = (vectors(torch.from_numpy(ids[i : i + BLOCK])) for i in range(0, len(ids), BLOCK))
     total: np.ndarray = sum((block.sum(axis=0) for block in blocks), np.zeros(vectors.shape[1], np.float32))
     return total / max(len(ids), 1)

@@ -182,7 +182,6 @@ def remove_after(folder: Path, step: int) -> None:
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
-    """The path of the checkpoint of a step."""
     return folder / f"step-{step:010d}"
 
 

@@ -195,12 +195,10 @@ class TrainConfig:
 
     @property
     def sparse(self) -> bool:
-        """Whether tables have sparse gradients."""
         return bool(self.method_options.get("sparse"))
 
     @property
     def budget(self) -> Budget:
-        """What the tables may hold."""
         return Budget(self.cap, self.num_params, self.nbytes, self.compression)
 
     def _take_preset(self) -> None:

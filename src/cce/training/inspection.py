@@ -43,7 +43,6 @@ class Inspection:
     damage: list[str]  # checkpoints that were passed over, and why
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
         return vars(self) | {"path": str(self.path), "tables": self.tables.to_dict()}
 
     def __str__(self) -> str:

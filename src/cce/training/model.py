@@ -72,7 +72,6 @@ def trusted_model(name: str, given: str | None, where: Path) -> str:
 
 
 def read_schema(checkpoint: Checkpoint) -> Schema:
-    """The columns that a checkpoint was trained on."""
     with explained_misfits(checkpoint.path):
         return Schema.from_dict(checkpoint.get("schema", dict))
 

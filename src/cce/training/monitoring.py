@@ -75,7 +75,6 @@ class Progress:
             tqdm.write(text, file=sys.stderr)
 
     def close(self) -> None:
-        """Take the bar away."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
@@ -111,7 +110,6 @@ class PeakMemory:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Watch the block."""
         ended = threading.Event()
         self._sample(name)
         thread = threading.Thread(target=self._watch, args=(name, ended), daemon=True)
@@ -137,7 +135,6 @@ class PeakMemory:
 
 
 def peaks_line(peaks: Mapping[str, int]) -> str:
-    """The peaks of all phases, for people."""
     found = ", ".join(f"{phase} {format_bytes(nbytes)}" for phase, nbytes in peaks.items())
     return f"peak memory above that before tables were made: {found}"
 
@@ -150,7 +147,6 @@ class Stopwatch:
 
     @contextmanager
     def __call__(self, part: str) -> Iterator[None]:
-        """Time the block."""
         started = time.perf_counter()
         try:
             yield
@@ -188,7 +184,6 @@ class MetricsLog:
             self._send(kind, step, values)
 
     def close(self) -> None:
-        """Finish what others keep of it."""
         if self._logger is not None:
             self._logger.close()
 

@@ -75,7 +75,6 @@ class TrainPhase(Phase):
 
     @property
     def is_done(self) -> bool:
-        """Whether all epochs are done, or enough of them."""
         return self.is_stopped or self._is_cut() or self.session.loader.epoch >= self.config.epochs
 
     def _is_cut(self) -> bool:
@@ -84,7 +83,6 @@ class TrainPhase(Phase):
         return session.step >= self.config.max_steps and session.loader.position < session.num_rows
 
     def run(self) -> None:
-        """Train to the last step."""
         session, config = self.session, self.config
         total = min(config.epochs * session.num_rows, config.max_steps * config.batch_size)
         self.trainer.progress.start(total, config.method, first_row=session.rows_trained)
@@ -133,7 +131,6 @@ class TrainPhase(Phase):
         )
 
     def cluster_if_due(self) -> None:
-        """Cluster tables if the schedule says so."""
         session, schedule, trainer = self.session, self.schedule, self.trainer
         if schedule is None or schedule.num_steps >= session.step:
             return
@@ -182,7 +179,6 @@ class TrainPhase(Phase):
         trainer.progress.update(0, **notes)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run must know."""
         return {
             "is_stopped": self.is_stopped,
             "loss": [self.loss_sum, self.loss_rows],
@@ -190,7 +186,6 @@ class TrainPhase(Phase):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state_dict` was taken."""
         self.is_stopped = state["is_stopped"]
         self.loss_sum, self.loss_rows = state["loss"]
         if self.schedule is not None:
@@ -292,12 +287,10 @@ class FinalizePhase(Phase):
         return finalize(session.model, counts=counts, seed=config.seed, curve=curve, **size)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run must know."""
         names = ("rows_steps", "trained_nbytes", "sizes", "curve_before")
         return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state_dict` was taken."""
         vars(self).update(state)
 
 

@@ -43,7 +43,6 @@ class DataSizes:
 
     @classmethod
     def of(cls, data: PreparedData) -> DataSizes:
-        """The sizes of a prepared data set."""
         return cls(data.schema.vocabulary_sizes, data.num_rows("train"), lambda name: count_ids(data, name))
 
 

@@ -109,7 +109,6 @@ class Session:
         return self.loader.rows_given
 
     def has_rows(self, split: str) -> bool:
-        """Whether there is something to score."""
         return split in self.data.splits and self.data.num_rows(split) > 0
 
     def score(self, model: nn.Module, split: str) -> Scores:
@@ -135,7 +134,6 @@ class Session:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state_dict` was taken."""
         (saved,) = state["optimizers"]
         self.optimizer.load_state_dict(saved)
         self.loader.load_state_dict(state["loader"])
@@ -147,7 +145,6 @@ class Session:
 
 
 def new_loader(config: ResolvedConfig, data: PreparedData, ranks: Ranks) -> Loader | StreamLoader:
-    """The batches of the training rows, or those of a stream."""
     if config.stream:
         return StreamLoader(data, config.stream, batch_size=config.batch_size, verify=config.verify)
     how: dict[str, Any] = {"batch_size": config.batch_size, "shuffle": config.shuffle, "seed": config.seed}

@@ -61,11 +61,9 @@ class EarlyStopping:
         self.best, self.best_step, self.this_epoch, self.last_epoch = math.inf, -1, math.inf, math.inf
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run must know."""
         return {name: getattr(self, name) for name in STATE}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state_dict` was taken."""
         vars(self).update({name: state[name] for name in STATE})
 
 
@@ -133,5 +131,4 @@ def explained_lost_peer(folder: RunFolder, ranks: Ranks) -> Iterator[None]:
 
 
 def how_to_resume(folder: RunFolder) -> str:
-    """What to type."""
     return f"`cce train --resume {folder.path}`"

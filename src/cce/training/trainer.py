@@ -175,7 +175,6 @@ class Trainer:
             save_run(self)
 
     def write(self, kind: str, **values: Any) -> None:
-        """Write a line of the log."""
         self.log.write(kind, self.session.step, **values)
 
     # -- beginning and end ---------------------------------------------------------------------------------------------

@@ -55,7 +55,6 @@ class Budget:
         return None if found is None else found.mean
 
     def over_seeds(self, metric: str) -> Spread | None:
-        """The spread of a score."""
         return spread(record.scores.get(metric, math.nan) for record in self.records)
 
     def by_seed(self, metric: str) -> dict[int, float]:
@@ -76,7 +75,6 @@ class Group:
 
     @property
     def title(self) -> str:
-        """Words for people."""
         data, model, epochs = self.key
         return f"{data}, {Path(model).name}, {epochs} epoch{'' if epochs == 1 else 's'}"
 
@@ -87,7 +85,6 @@ class Group:
 
     @cached_property
     def records(self) -> list[RunRecord]:
-        """All runs."""
         return [record for budget in self.budgets for record in budget.records]
 
     @cached_property

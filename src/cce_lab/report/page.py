@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 
 def make_page(found: Collected, sections: Sequence[Section]) -> str:
-    """The whole page."""
     names = list(dict.fromkeys(section.group.key[0] for section in sections))
     notes = "".join(f"<li>{escape(line)}</li>" for line in found.notes)
     return fill_page(
@@ -138,7 +137,6 @@ def fill_page(
 
 
 def section_box(name: str, title: str, html: str) -> str:
-    """A section of a page."""
     return f'<section id="{name}" class="group"><h2>{escape(title)}</h2>\n{html}\n</section>'
 
 

@@ -67,7 +67,6 @@ class Table:
         return file.getvalue()
 
     def as_dicts(self) -> list[dict[str, Any]]:
-        """Plain data, as for JSON."""
         names = [column.name for column in self.columns]
         return [dict(zip(names, (_plain(cell.value) for cell in row), strict=True)) for row in self.rows]
 
@@ -78,12 +77,10 @@ class Table:
         return replace(self, columns=[self.columns[index] for index in indices], rows=rows)
 
     def as_text(self) -> str:
-        """For a terminal."""
         headers, rows = self._texts()
         return format_table(headers, rows, num_left=self._num_left())
 
     def as_markdown(self) -> str:
-        """The same as Markdown."""
         headers, rows = self._texts()
         lines = [[text.replace("|", "\\|").replace("\n", " ") for text in row] for row in (headers, *rows)]
         return format_markdown(lines[0], lines[1:], num_left=self._num_left()) + "\n"

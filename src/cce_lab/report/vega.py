@@ -50,7 +50,6 @@ FIXED = (  # the i-th has the i-th hue
 
 
 def can_draw() -> bool:
-    """Whether vl-convert is installed."""
     return find_spec("vl_convert") is not None
 
 
@@ -144,7 +143,6 @@ def band(channel: Spec, kind: str, opacity: float) -> Spec:
 
 
 def line(channel: Spec, **channels: Spec) -> Spec:
-    """A line of each series."""
     mark = {"type": "line", "strokeWidth": 2}
     return {"mark": mark, "encoding": {"y": channel, "opacity": bright(1.0), **channels}}
 

@@ -98,7 +98,6 @@ class Section:
     expected: dict[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as for JSON."""
         data, model, epochs = self.group.key
         found = {"data": data, "model": model, "epochs": epochs, "headline": self.headline, "caution": self.caution}
         found |= {"metric": self.group.leading.name, "baseline": self.group.baseline_score}

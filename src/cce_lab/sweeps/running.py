@@ -76,7 +76,6 @@ class Sweep:
         self._check_begun()
 
     def folder(self, name: str) -> RunFolder:
-        """The folder of a run."""
         return RunFolder(self.out / "runs" / name)
 
     def left(self) -> list[Run]:

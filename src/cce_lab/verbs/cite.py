@@ -14,14 +14,12 @@ METHODS = re.compile(r",\n\s*methods\s*=\s*\{([^}]*)\}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the verb."""
     parser.description = "Print a BibTeX entry for each paper that the methods come from, each paper once."
     parser.epilog = EXAMPLE
     parser.add_argument("methods", nargs="*", metavar="METHOD", default=["cce"], help="methods to cite (default: cce)")
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the entries."""
     print("\n\n".join(cite(options.methods)))
 
 

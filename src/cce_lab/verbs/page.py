@@ -13,7 +13,6 @@ PAGE = "page.html"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the verb."""
     parser.description = (
         "Write one HTML file, which needs no network, about the best model of a run: scores, tables, clusterings, "
         "nearest values."
@@ -30,7 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Load the run and write its page."""
     from cce.runs import load_run, run_folder
     from cce_lab.report.run_page import write_run_page
 

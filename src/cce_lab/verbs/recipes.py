@@ -7,13 +7,11 @@ HELP = "show the recipes that come with the package, for `cce sweep`"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the verb."""
     parser.description = "List the recipes that `cce sweep` takes by name, one per line, with what they are about."
     parser.epilog = "example:\n  cce recipes"
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the names."""
     del options
     from cce_lab.sweeps.recipe import list_recipes
 

@@ -15,7 +15,6 @@ FORMATS = ("html", "latex")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the verb."""
     parser.description = (
         "Make one HTML page that needs no network, and tables (CSV, Markdown) from the records of runs: scores against "
         "bytes and params, compression factors, training curves. For papers: tables as LaTeX and charts as PDF."
@@ -33,7 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Read the runs, write the report and print what was found."""
     from cce_lab.report.vega import HINT, can_draw
     from cce_lab.report.writing import make_report
 

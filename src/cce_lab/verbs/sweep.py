@@ -27,7 +27,6 @@ The same command resumes a sweep that was stopped: finished runs are skipped, an
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the verb."""
     parser.description = (
         "Run all runs of a recipe (a TOML file) and keep a record of each in OUT/records.jsonl. Raw data "
         "is searched for at the path in the recipe, and in the folder CCE_DATA; it is prepared once."
@@ -52,7 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prepare the data, run, and print what came of it."""
     from cce.workers import check_engine
     from cce_lab.report.tables import sweep_table
     from cce_lab.sweeps.running import Experiment

@@ -21,7 +21,6 @@ EXAMPLE += (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the verb."""
     parser.description = (
         "Run figures of the paper's theory. Prints their results and whether the paper's claims held, and writes "
         "the data as JSON and, where vl-convert is installed, the figure as SVG. A claim that did not hold is a "
@@ -38,7 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Compute, print, write and draw."""
     from cce.checks import check_range
     from cce.text import format_table
     from cce_lab.report.plots import draw_figure

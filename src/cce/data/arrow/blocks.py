@@ -33,7 +33,6 @@ class Words:
     lengths: Array | None = None  # of a multi-hot column: words of each row
 
     def keep(self, kept: Array) -> Words:
-        """The words of the rows where `kept` is true."""
         if self.lengths is None:
             return Words(self.indices[kept], self.values)
         return Words(self.indices[np.repeat(kept, self.lengths)], self.values, self.lengths[kept])
@@ -50,7 +49,6 @@ class RawBlock:
     bad: list[tuple[int, str]] = field(default_factory=list)
 
     def keep(self, kept: Array) -> RawBlock:
-        """The rows where `kept` is true."""
         numbers = {name: column[kept] for name, column in self.numbers.items()}
         words = {name: column.keep(kept) for name, column in self.words.items()}
         return RawBlock(numbers, words, self.lines[kept], self.num_lines, self.bad)
@@ -64,7 +62,6 @@ class NotNumbersError(ValueError):
 
 
 def raw_block(table: Any, columns: Columns, reading: Reading, lines: Array, bad: list[tuple[int, str]]) -> RawBlock:
-    """The columns of an arrow table."""
     numbers = {
         name: (as_times if name == columns.timestamp else _as_numbers)(table[name], name, reading.missing)
         for name in dict.fromkeys((*columns.numbers.values(), *columns.dense))
@@ -193,7 +190,6 @@ def save_block(path: Path, numbers: Mapping[str, Array], words: Mapping[str, Wor
 
 
 def load_numbers(path: Path, name: str) -> Array:
-    """One numeric column."""
     return _load_column(path, name).to_numpy(zero_copy_only=False)
 
 
@@ -224,7 +220,6 @@ NO_NUMBER = "?"
 
 
 def as_values(words: list[str]) -> Values:
-    """Words as an arrow array."""
     return pa.array(words, pa.string())
 
 
@@ -277,7 +272,6 @@ def whole_numbers(values: Values) -> Values:
 
 
 def is_whole(values: Values) -> bool:
-    """Whether a column holds integers."""
     return bool(pa.types.is_integer(values.type))
 
 

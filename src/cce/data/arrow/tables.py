@@ -30,7 +30,6 @@ def parquet_errors(path: Path) -> Iterator[None]:
 
 
 def parquet_columns(path: Path) -> list[str]:
-    """Names of a Parquet file's columns."""
     with parquet_errors(path):
         return list(pq.read_schema(path).names)
 
@@ -61,7 +60,6 @@ class TableWriter:
         self._writer = pq.ParquetWriter(path, self._schema, compression="zstd")
 
     def write(self, columns: Mapping[str, Any]) -> None:
-        """Append rows."""
         self._writer.write_table(pa.table(dict(columns), self._schema))
 
     def __enter__(self) -> Self:

@@ -111,7 +111,6 @@ class Reading:
             check_range("modulus", self.modulus, 1, 2**32)
 
     def transform_of(self, name: str) -> str:
-        """What becomes of a dense column."""
         return dict(self.transforms).get(name, "log")
 
 

@@ -58,7 +58,6 @@ class FeatureTask:
 
 
 def vocabulary_file(index: int) -> str:
-    """The name of the vocabulary of the `index`-th feature within a data set's folder."""
     return f"vocabulary/{index:03d}.parquet"
 
 
@@ -87,7 +86,6 @@ def load_vocabularies(folder: Path, manifest: Mapping[str, Any], schema: Schema)
 
 
 def split_file(block: Path) -> Path:
-    """The file of the splits of a block's rows."""
     return block.with_suffix(".split.npy")
 
 
