@@ -4,10 +4,11 @@
     python -m benchmarks.real_sets table        # write the tables of README.md and docs/ from the records
 
 Every way has the same rows, network, Adam, batches and number of epochs. Its learning rate is the one of `RATES` with
-the lowest loss on validation rows, in the mean over seeds (for rivals, with the first seed). Scores are test BCE of the
-weights that validated best; nothing else looks at test rows. Each run has a process of its own, whose peak memory is
-measured; the way "none" has no tables, and what others take above it is what their tables take. A run that is in the
-records is not repeated, so `run` can be stopped at any time. Needs pyarrow.
+the lowest loss on validation rows, in the mean over seeds (for rivals, with the first seed; ways that begin with a full
+table take the full table's). Scores are test BCE of the weights that validated best; nothing else looks at test rows.
+Each run has a process of its own, whose peak memory is measured; the way "none" has no tables, and what others take
+above it is what their tables take. A run that is in the records is not repeated, so `run` can be stopped at any time.
+Needs pyarrow.
 """
 
 import argparse

@@ -20,6 +20,7 @@ from benchmarks.side_by_side import RESULTS, PeakMemory, allocated, commit, mach
 RECORDS = RESULTS / "real_sets.jsonl"
 RATES = (1e-3, 3e-3, 6e-3, 1.2e-2)
 ALL_SEEDS = ("full", "cce", "cce-train")  # whose rates are all run with all seeds; rivals' are chosen with the first
+AFTERWARDS = ("int8-after", "pq")  # what happens to full tables after their training, at the rate chosen for these
 Record = dict[str, Any]
 
 
@@ -47,7 +48,7 @@ def run_way(rows: Rows, name: str, model: str, way: str, seeds: int) -> None:
     try:
         if way == "none":  # nothing is to be chosen
             return _run_once(rows, name, model, way, RATES[0], seed=0)
-        for lr in RATES:
+        for lr in RATES if way not in AFTERWARDS else [chosen(read_records())[name, model, "full"][0]["lr"]]:
             for seed in range(seeds if way in ALL_SEEDS else 1):
                 _run_once(rows, name, model, way, lr, seed)
         best = chosen(read_records())[name, model, way][0]["lr"]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -140,7 +141,9 @@ def cce_default(job: Job, **options: Any) -> dict[str, Any]:
 
 
 def quantized(job: Job) -> dict[str, Any]:
-    """Product quantisation of full tables after their training, weighted by counts, in the bytes of `cce`."""
+    """Product quantisation of full tables after their training, in the bytes of `cce`, as `cce` quantises its rows:
+    weighted by counts, and bytes are shared among tables by how much validation minds.
+    """
     found = full(job)
     paths = {table: path for path, table in job.model.named_modules() if isinstance(table, nn.Embedding)}
     train = job.rows.ids[job.rows.parts["train"]]
@@ -153,8 +156,9 @@ def quantized(job: Job) -> dict[str, Any]:
     small = sum(
         table.weight.nbytes for table in paths if isinstance(table, nn.Embedding) and paths[table] not in counts
     )
-    cce.finalize(job.model, nbytes=max(job.served - small, 1), counts=counts)
-    return found | {"validation": score(job.model, job.rows, "validation")}
+    validate = partial(score, job.model, job.rows, "validation")
+    cce.finalize(job.model, nbytes=max(job.served - small, 1), counts=counts, validate=validate)
+    return found | {"validation": validate()}
 
 
 def int8_afterwards(job: Job) -> dict[str, Any]:
