@@ -10,7 +10,7 @@ import torch
 
 import cce
 from cce.embeddings import Int8Rows, note_seen, seen_before
-from cce.indexing import NO_ID, scramble
+from cce.indexing import NO_ID, scramble, unscramble
 from helpers.final_form import finalize_table
 
 DIM = 8
@@ -343,3 +343,15 @@ def test_public_hashes_of_strings_are_ids():
     assert ids.dtype is torch.int64
     assert make()(ids).eq(0).all()
     assert isinstance(cce.hash_ids(["alice"]), np.ndarray)
+
+
+def test_loops_find_what_plain_torch_finds_however_keys_are_spread():
+    for count in (1, 7, 8, 9, 3_000):
+        far = torch.randint(-(2**63) + 1, 2**63 - 1, (count // 2,), generator=torch.Generator().manual_seed(count))
+        close = torch.arange(count - count // 2) * 3 + (count << 40)  # in few buckets of the directory
+        ids = unscramble(torch.cat([far, close]))
+        table = make()
+        table.rows.give_rows(ids)
+        asked = torch.cat([ids, unscramble(torch.cat([close + 1, far - 1, torch.tensor([2**63 - 1, -(2**63) + 1])]))])
+        assert torch.equal(table.rows.find(asked), table.rows.find_plain(asked))
+        assert table.rows.find(ids).sort().values.tolist() == [*range(1, count + 1)]

@@ -49,7 +49,7 @@ def test_the_directory_says_where_keys_with_the_same_top_bits_begin():
     tops = (row_map.keys >> row_map.shift) + (len(row_map.starts) - 1) // 2
     expected = torch.cat([torch.zeros(1), torch.bincount(tops, minlength=len(row_map.starts) - 1).cumsum(0)])
     assert row_map.starts.tolist() == expected.tolist()
-    assert row_map.nbytes / 1000 <= 12
+    assert row_map.nbytes / 1000 <= 9.1
 
 
 def test_ids_that_lose_their_rows_are_unknown_and_the_others_move_up():

@@ -2,8 +2,9 @@
 
 The keys of ids that have rows, in rising order, have the rows 1, 2, 3, …; every other id has row 0. A key is the id,
 scrambled one to one, so that keys are spread evenly whatever the ids are, and the ids can be had back. A directory says
-where the keys begin that share their top bits, one or two of them: a lookup reads it once and compares a few
-neighbours. 8 bytes an id, and 2 to 4 of the directory.
+where the keys begin that share their top bits, four to eight of them; how far a key is among them follows from its next
+bits, within one or two. So a lookup reads one line of the directory and mostly one of the keys. 8 bytes an id, and at
+most one of the directory.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class OpenRowMap(RowMap):
         self.num_rows = len(self.keys)
         if self.keys.is_meta:
             return
-        bits = max(1, self.num_rows.bit_length() - 1)
+        bits = max(1, self.num_rows.bit_length() - 3)
         self.starts = torch.empty((1 << bits) + 1, dtype=torch.int32, device=self.keys.device)
         for first in range(0, 1 << bits, KEYS_AT_A_TIME):
             tops = torch.arange(first, min(first + KEYS_AT_A_TIME, 1 << bits), device=self.keys.device)

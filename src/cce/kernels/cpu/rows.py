@@ -15,6 +15,7 @@ from cce.indexing import MIX_1, MIX_2, NO_ID, SlotKind
 Array = np.ndarray[Any, Any]
 
 BLOCK = 256  # ids at a time
+LINE = 8  # keys in a line of the cache
 
 
 def record(names: str) -> np.dtype[Any]:
@@ -62,21 +63,32 @@ def bucket_of(key: Any, shift: Any) -> Any:
 @compile_loops
 def find_open(keys: Any, starts: Any, shift: Any, count: Any, key: Any) -> Any:
     """The row of a key of `indexing.OpenRowMap`, whose keys and directory are at these addresses; 0 if it has none."""
-    return find_key(keys, np.int64(read_int32(starts + 4 * bucket_of(key, shift))), count, np.int64(key))
+    return find_key(keys, guess(starts + 4 * bucket_of(key, shift), shift, key), count, np.int64(key))
+
+
+@compile_loops
+def guess(bucket: Any, shift: Any, key: Any) -> Any:
+    """About where a key is, if those of its bucket, whose start is at an address, are spread evenly."""
+    start, end = read_int32(bucket), read_int32(bucket + 4)
+    share = ((key ^ _TOP) << np.uint64(64 - shift)) >> _32
+    return np.int64(start) + np.int64((share * np.uint64(end - start)) >> _32)
 
 
 @compile_loops
 def find_key(keys: Any, at: Any, count: Any, key: Any) -> Any:
-    """The row of a key that is none of the first `at` of `count` keys, which rise; 0 if it has none."""
-    if not count:
-        return np.int64(0)
-    last = count - 1
-    for _ in range(2):  # more are rare, and a branch that nobody foresees takes longer
-        at += np.int64(read_int64(keys + 8 * min(at, last)) < key)
-    while at < last and read_int64(keys + 8 * at) < key:
+    """The row of a key that is about the `at`-th of `count` keys, which rise; 0 if it has none."""
+    if count >= LINE:  # without branches that nobody foresees, and mostly in one line of the cache
+        at = min(at & -LINE, count - LINE)
+        at += 4 * np.int64(read_int64(keys + 8 * (at + 3)) < key)
+        at += 2 * np.int64(read_int64(keys + 8 * (at + 1)) < key)
+        at += np.int64(read_int64(keys + 8 * at) < key)
+        if read_int64(keys + 8 * at) == key:
+            return at + 1
+    while at > 0 and read_int64(keys + 8 * (at - 1)) >= key:
+        at -= 1
+    while at < count and read_int64(keys + 8 * at) < key:
         at += 1
-    at = min(at, last)
-    return at + 1 if read_int64(keys + 8 * at) == key else np.int64(0)
+    return at + 1 if at < count and read_int64(keys + 8 * at) == key else np.int64(0)
 
 
 @compile_loops

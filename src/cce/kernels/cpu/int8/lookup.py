@@ -8,7 +8,7 @@ import numpy as np
 
 from cce.compiled import compile_loops, memory
 from cce.kernels.cpu.int8.tables import find_recent, find_row, map_of, table_at
-from cce.kernels.cpu.rows import bucket_of, find_key, scramble
+from cce.kernels.cpu.rows import bucket_of, find_key, guess, scramble
 
 Array = np.ndarray[Any, Any]
 
@@ -82,7 +82,7 @@ def _find_open(rows: Any, at: Any, stride: Any, count: Any, found: Array, record
         found[1, i] = rows.ranks + 4 * bucket_of(key, rows.shift)
         prefetch(found[1, i])
     for i in range(count):
-        found[1, i] = read_int32(found[1, i])
+        found[1, i] = guess(found[1, i], rows.shift, np.uint64(found[2, i]))
         prefetch(rows.bits + 8 * found[1, i])
     for i in range(count):
         row = find_key(rows.bits, found[1, i], rows.num_keys, found[2, i])
