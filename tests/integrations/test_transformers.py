@@ -1,6 +1,9 @@
 """Hugging Face's Trainer finalizes tables at its end, and goes on from a checkpoint to the bit."""
 
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -90,3 +93,17 @@ def test_the_best_checkpoint_is_what_becomes_final(tmp_path):
     whole = trained(tmp_path / "best", metric_for_best_model="loss", **best)
     assert torch.equal(whole, trained(tmp_path / "first", epochs=1))
     assert not torch.equal(whole, trained(tmp_path / "last"))
+
+
+def test_two_processes_hold_the_same_final_table_of_the_rows_of_both(tmp_path):
+    script = Path(__file__).parents[1] / "helpers" / "transformers_ranks.py"
+    run = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run([*run, str(script), str(tmp_path)], capture_output=True, text=True, timeout=300)
+    assert not done.returncode, done.stderr[-3000:]
+    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
+    assert first["world_size"] == 2
+    assert first["num_ids"] == second["num_ids"] == first["ids"]  # each process saw half of the rows
+    assert first["loss"] == second["loss"] < 0.6  # a constant has 0.64
+    assert first["state"].keys() == second["state"].keys()
+    assert all(torch.equal(tensor, second["state"][name]) for name, tensor in first["state"].items())
+    assert len(first["state"]["table.codebook"])
