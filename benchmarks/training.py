@@ -22,7 +22,8 @@ from benchmarks.side_by_side import keep
 from cce.data import PreparedData, SyntheticConfig, prepare_synthetic
 from cce.text import format_table
 from cce.training import TrainConfig, resolve
-from cce.training.session import build_model, create_optimizer
+from cce.training.model import make_model
+from cce.training.session import create_optimizer
 
 RUNS: dict[str, dict[str, Any]] = {
     "full": {"method": "full", "method_options": {"sparse": True}},
@@ -60,7 +61,7 @@ def _measure(data: PreparedData, name: str, batch_size: int, seconds: float) -> 
     budget = {"nbytes": values + values // 50} if name == "quantized" else {}  # a byte a value, and the scales
     given = TrainConfig(data=str(data.path), batch_size=batch_size, lr=0.01, **RUNS[name], **budget)
     config = resolve(given, data)
-    model = build_model(config, data.schema)
+    model = make_model(vars(config), data.schema)
     optimizer = create_optimizer(config.optimizer, model, lr=config.lr)
     loader = data.loader("train", batch_size=batch_size)
     parts, rows, step = dict.fromkeys(PARTS, 0.0), 0, 0

@@ -11,15 +11,15 @@ from cce.runs import load_run
 from cce.schema import Feature, Schema
 from cce.training import Trainer, count_ids, resolve
 from cce.training.checkpoint import open_checkpoint
-from cce.training.model import load_model
+from cce.training.model import load_model, make_model
 from cce.training.resolving import DataSizes
-from cce.training.session import build_model, build_schedule, create_optimizer, give_rows
+from cce.training.session import build_schedule, create_optimizer, give_rows
 from helpers.runs import CCE, tiny_config, tiny_resolved
 
 
 def built(data, **changes):
     config = tiny_resolved(data, **changes)
-    return config, build_model(config, PreparedData.open(data).schema)
+    return config, make_model(vars(config), PreparedData.open(data).schema)
 
 
 def test_the_seed_alone_makes_the_model(data):
@@ -128,7 +128,7 @@ def test_cce_trains_as_int8_rows_and_is_refitted(data):
     prepared = PreparedData.open(data)
     config = resolve(tiny_config(data, **CCE), prepared)
     assert config.refits == cce.embeddings.CCEEmbedding.training_defaults().refits > 0
-    table = build_model(config, prepared.schema).tables.tables["c0"]
+    table = make_model(vars(config), prepared.schema).tables.tables["c0"]
     assert isinstance(table, cce.embeddings.CCEEmbedding)
     assert not table.is_final
 
@@ -138,7 +138,9 @@ def test_the_size_of_cce_is_open_without_a_cap(data):
     for given in (bare, replace(bare, nbytes=5000), replace(bare, bits=8.0), replace(bare, tolerance=0.1)):
         resolved = resolve(given, prepared)
         assert resolved.cap is None
-        tables = build_model(resolved, Schema((Feature("user", 9000), Feature("item", 8000)))).tables.tables.values()
+        tables = make_model(
+            vars(resolved), Schema((Feature("user", 9000), Feature("item", 8000)))
+        ).tables.tables.values()
         assert [table.is_sized for table in tables] == [False, False]
     assert resolve(replace(bare, tolerance=0.1), prepared).tolerance == 0.1
     assert resolve(bare, prepared).tolerance == 0.0005
@@ -242,7 +244,7 @@ def test_a_table_of_a_run_is_the_table_that_is_made_by_hand(data, method):
     """All that a run adds is what it counts in its data, and tables by hand can be given the same counts."""
     prepared, options = PreparedData.open(data), {"cap": 320, "method": method}
     config = resolve(tiny_config(data, **CCE | options), prepared)
-    model = build_model(config, prepared.schema)
+    model = make_model(vars(config), prepared.schema)
     give_rows(model, prepared)
     tables, counts = model.tables, {name: count_ids(prepared, name) for name in prepared.schema.vocabulary_sizes}
     table = tables.tables["c0"]
@@ -286,7 +288,7 @@ def test_a_start_at_zero_needs_a_vector_that_is_not(data):
     built(data, start_scale="zero")  # dlrm has dense features
     schema = Schema((Feature("user", 9), Feature("item", 7)))
     with pytest.raises(ValueError, match="start_scale must not be 'zero' for all tables of model 'gmf'"):
-        build_model(tiny_resolved(data, model="gmf", model_options={}, start_scale="zero"), schema)
+        make_model(vars(tiny_resolved(data, model="gmf", model_options={}, start_scale="zero")), schema)
 
 
 def test_dropout_is_an_option_of_the_model(data):

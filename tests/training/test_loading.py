@@ -13,9 +13,9 @@ from cce.training.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from cce.training.model import load_model
+from cce.training.model import load_model, make_model
 from cce.training.saving import start_from
-from cce.training.session import build_model, count_ids
+from cce.training.session import count_ids
 from helpers.final_form import finalize_table
 from helpers.runs import CCE, tiny_config, tiny_data, tiny_resolved
 
@@ -35,7 +35,7 @@ def trained(data, tmp_path_factory):
 def started(data, run, **changes):
     config = tiny_resolved(data, **changes)
     schema = PreparedData.open(data).schema
-    model = build_model(config, schema)
+    model = make_model(vars(config), schema)
     start_from(model, run, schema, name=config.model, seed=config.seed)
     return model
 
@@ -130,7 +130,7 @@ def test_a_run_of_cce_starts_nearer_to_ids_that_occur_often(trained, data, tmp_p
 def test_cce_may_start_from_a_trained_table_as_well(trained, data):
     model = started(data, trained[0], **CCE)
     table, weight = model.tables.tables["c0"], trained[1].tables.tables["c0"].to_dense().detach()
-    random = build_model(tiny_resolved(data), PreparedData.open(data).schema).tables.tables["c0"]
+    random = make_model(vars(tiny_resolved(data)), PreparedData.open(data).schema).tables.tables["c0"]
     assert (table.to_dense() - weight).norm() < 0.1 * (random.to_dense() - weight).norm()  # rounded to int8
 
 

@@ -14,8 +14,8 @@ from torch import nn
 from cce.data import PreparedData
 from cce.evaluation import ScoredRows, find_metric
 from cce.schema import Batch
+from cce.training.model import make_model
 from cce.training.scoring import score
-from cce.training.session import build_model
 from helpers import scoring_ranks
 from helpers.runs import tiny_data, tiny_resolved
 from helpers.scores import auc, binary_cross_entropy
@@ -28,7 +28,7 @@ ALL = ["bce", "auc", "normalized_entropy", "calibration", "ece"]
 @pytest.fixture
 def scored(data):
     prepared = PreparedData.open(data)
-    return build_model(tiny_resolved(data), prepared.schema), prepared
+    return make_model(vars(tiny_resolved(data)), prepared.schema), prepared
 
 
 def test_scores_are_those_of_all_rows_whatever_the_batches(scored):

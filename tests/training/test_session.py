@@ -11,7 +11,6 @@ from cce.data import PreparedData
 from cce.distributed import Ranks, pack, unpack
 from cce.training import Trainer
 from cce.training.model import random_state, restore_random_state, seed_everything
-from cce.training.saving import fingerprint
 from cce.training.session import Session
 from helpers.runs import tiny_config, tiny_resolved
 
@@ -49,10 +48,6 @@ def test_without_a_checkpoint_a_run_begins_again_and_with_one_it_says_the_same(d
         assert third.session.state_dict()[name] == first.session.state_dict()[name], name
     states = [[phase.state_dict() for phase in each.phases[1:]] for each in (first, third)]
     assert states[0] == states[1]
-
-
-def test_a_data_set_has_a_fingerprint(data):
-    assert fingerprint(PreparedData.open(data)) == fingerprint(PreparedData.open(data))
 
 
 def draw():

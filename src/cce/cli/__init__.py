@@ -15,14 +15,14 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from cce.cli.loading import typed_path
+from cce.cli.loading import add_run, load, typed_path
 from cce.plugins import SOURCES, load_installed, load_named, reason_of
 from cce.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["main", "run_verb"]
+__all__ = ["add_run", "load", "main", "run_verb"]
 
 VERBS: tuple[str, ...] = ("prepare", "plan", "train", "finalize", "evaluate", "predict", "embed", "pack", "export")
 VERBS += ("inspect", "verify", "list", "demo")

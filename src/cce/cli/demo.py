@@ -1,7 +1,5 @@
 """`cce demo`: train DLRM with three kinds of table, on the best rows at hand."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
@@ -21,7 +19,7 @@ EXAMPLE = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/demo"), help="folder of the runs (default: %(default)s)")
-    parser.add_argument("--rows", type=int, default=None, help="train on N synthetic clicks instead", metavar="N")
+    parser.add_argument("--rows", type=int, help="train on N synthetic clicks instead", metavar="N")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -1,7 +1,5 @@
 """`cce embed`: the vectors of a feature, for retrieval."""
 
-from __future__ import annotations
-
 import argparse
 from contextlib import ExitStack
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`cce evaluate`: the scores of a checkpoint on a split of a data set, or on raw rows."""
 
-from __future__ import annotations
-
 import argparse
 
 from cce.cli.loading import add_device, add_run, load
@@ -23,14 +21,9 @@ EXAMPLE = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     parser.add_argument("rows", metavar="DATA|RAW", help="folder of a data set, or a file of raw rows with labels")
-    parser.add_argument("--split", default=None, help="split of a data set: train, validation or test (default: test)")
-    parser.add_argument(
-        "--metrics",
-        nargs="+",
-        metavar="NAME",
-        default=None,
-        help=f"metrics to compute: {', '.join(list_metrics())} (default: those of the run)",
-    )
+    parser.add_argument("--split", help="split of a data set: train, validation or test (default: test)")
+    about = f"metrics to compute: {', '.join(list_metrics())} (default: those of the run)"
+    parser.add_argument("--metrics", nargs="+", metavar="NAME", help=about)
     add_device(parser)
 
 

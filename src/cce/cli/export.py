@@ -1,7 +1,5 @@
 """`cce export`: a trained run as files that are served without this package."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path
@@ -31,19 +29,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format", choices=FORMAT_NAMES, default="safetensors", help="files to write (default: %(default)s)"
     )
     parser.add_argument(
-        "--verify", type=Path, metavar="DATA", default=None, help="data set on which to compare the export with the run"
+        "--verify", type=Path, metavar="DATA", help="data set on which to compare the export with the run"
     )
 
 
 def run(options: argparse.Namespace) -> None:
     from cce.serving import export_run
 
-    made = export_run(
-        load(options),
-        options.out,
-        format=options.format,
-        verify=options.verify,
-    )
+    made = export_run(load(options), options.out, format=options.format, verify=options.verify)
     if made.missing:
         print(f"cce export: no vocabularies, so inputs are ids: {made.missing}", file=sys.stderr)
     if options.json:

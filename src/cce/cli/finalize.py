@@ -1,7 +1,5 @@
 """`cce finalize`: choose another size for the tables of a finished run, which keeps its int8 rows for it."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`cce inspect`: what a run or a checkpoint holds."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

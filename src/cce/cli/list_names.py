@@ -1,7 +1,5 @@
 """`cce list`: the methods, models, metrics and sources that there are, those of plug-ins among them."""
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import json

@@ -48,14 +48,12 @@ def add_device(parser: argparse.ArgumentParser) -> None:
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Add the way to let the code of a saved model run."""
-    parser.add_argument(
-        "--model", default=None, help="your own model, again as FILE.py:NAME; its code is run only if named here"
-    )
+    parser.add_argument("--model", help="your own model, again as FILE.py:NAME; its code is run only if named here")
 
 
 def add_data_set(parser: argparse.ArgumentParser) -> None:
     about = "data set that the run was trained on, which has the vocabularies, if it has moved"
-    parser.add_argument("--data", type=Path, metavar="FOLDER", default=None, dest="data_set", help=about)
+    parser.add_argument("--data", type=Path, metavar="FOLDER", dest="data_set", help=about)
 
 
 def load(options: argparse.Namespace) -> LoadedRun:

@@ -1,7 +1,5 @@
 """`cce pack`: a run in one file."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`cce predict`: the probabilities of raw rows."""
 
-from __future__ import annotations
-
 import argparse
 import os
 
@@ -22,7 +20,7 @@ EXAMPLE = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     parser.add_argument("raw", metavar="RAW|DATA", help="file of raw rows, or folder of a data set")
-    parser.add_argument("--split", default=None, help="split of a data set: train, validation or test (default: test)")
+    parser.add_argument("--split", help="split of a data set: train, validation or test (default: test)")
     parser.add_argument("--out", required=True, metavar="FILE", help="file to write: CSV, TSV or Parquet, by its name")
     add_device(parser)
 

@@ -123,7 +123,7 @@ def _summary(data: PreparedData) -> dict[str, Any]:
     manifest = data.manifest
     summary = {"out": str(data.path), "kind": manifest["kind"], "features": data.schema.vocabulary_sizes}
     summary["bytes"] = sum(file["bytes"] for file in manifest["files"].values())
-    summary["unseen"] = unseen_shares(data.path, data.splits, data.schema)
+    summary["unseen"] = unseen_shares(data)
     shown = ("splits", "rows", "malformed", "dense", "oracle_bce")
     return summary | {name: manifest[name] for name in shown if name in manifest}
 

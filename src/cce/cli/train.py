@@ -1,7 +1,5 @@
 """`cce train`: train a model on a prepared data set, or resume a run that was stopped."""
 
-from __future__ import annotations
-
 import argparse
 import math
 from collections.abc import Sequence
@@ -35,14 +33,14 @@ A TOML file has the same names as the options here, with _ for -. Options given 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", nargs="?", default=None, help="folder of a data set made by `cce prepare`")
-    parser.add_argument("--out", type=Path, default=None, help="folder of the run (default: runs/DATA-METHOD)")
+    parser.add_argument("data", nargs="?", help="folder of a data set made by `cce prepare`")
+    parser.add_argument("--out", type=Path, help="folder of the run (default: runs/DATA-METHOD)")
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file of options")
     more = [each.name for each in fields(TrainConfig) if each.metadata.get("group") == MORE and each.name != "plugins"]
     add_set(parser, f"options without a flag of their own, as in a TOML file: {', '.join(more)}")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="resume the run in this folder")
     about = "go on with a stream, on further parts or on what is new in its folders"
-    parser.add_argument("--continue", nargs="+", metavar=("RUN", "PART"), dest="go_on", default=None, help=about)
+    parser.add_argument("--continue", nargs="+", metavar=("RUN", "PART"), dest="go_on", help=about)
     for group, title in GROUPS.items():
         own = [each.name for each in fields(TrainConfig) if each.metadata.get("group") == group]
         add_options(parser.add_argument_group(title), own)
@@ -81,16 +79,16 @@ def add_options(group: Any, names: Sequence[str]) -> None:
         kind = str(each.type)
         if isinstance(each.default, bool):
             about = f"{about} (default: {'yes' if each.default else 'no'})"
-            group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=about)
+            group.add_argument(flag, action=argparse.BooleanOptionalAction, help=about)
         elif kind in LISTS:
             metavar = "NUMBER" if "float" in kind else "NAME"
-            group.add_argument(flag, nargs="+", type=LISTS[kind], metavar=metavar, default=None, help=about)
+            group.add_argument(flag, nargs="+", type=LISTS[kind], metavar=metavar, help=about)
         elif kind == PAIRS:
-            group.add_argument(flag, nargs="+", metavar="NAME=VALUE", default=None, help=about)
+            group.add_argument(flag, nargs="+", metavar="NAME=VALUE", help=about)
         else:
             about = about if each.default is None else f"{about} (default: {each.default})"
             typed = typed_bytes if each.name == "nbytes" else TYPES[kind]
-            group.add_argument(flag, type=typed, choices=each.metadata["choices"] or None, default=None, help=about)
+            group.add_argument(flag, type=typed, choices=each.metadata["choices"] or None, help=about)
 
 
 def given_options(options: argparse.Namespace) -> dict[str, Any]:
@@ -144,7 +142,7 @@ def best_validation(record: RunRecord) -> dict[str, float] | None:
     """The validation that the run's leading metric calls the best; none without validations."""
     leading = find_metric(record.config["best_by"])
     scored = [scores for scores in record.curve if not math.isnan(leading.loss(scores[leading.name]))]
-    return min(scored, key=lambda scores: leading.loss(scores[leading.name]), default=None)
+    return min(scored, key=lambda scores: leading.loss(scores[leading.name]))
 
 
 def as_text(record: RunRecord, out: Path) -> str:

@@ -94,16 +94,6 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{path} must be as `cce prepare` wrote it: {error}") from error
 
 
-def check_files(folder: Path, manifest: dict[str, Any]) -> None:
-    """Reject a data set with the name of the file if one is missing or truncated."""
-    for name, entry in manifest["files"].items():
-        if not (folder / name).is_file():
-            raise FileNotFoundError(f"{folder} is not complete: {name} is missing.")
-        size = (folder / name).stat().st_size
-        if size != entry["bytes"]:
-            raise ValueError(f"{folder / name} must have {entry['bytes']} bytes, got {size}: it was damaged.")
-
-
 def checksum(path: Path) -> str:
     """SHA-256 of a file."""
     with path.open("rb") as file:

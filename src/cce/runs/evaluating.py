@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import nn
 from tqdm import tqdm
@@ -14,13 +15,11 @@ from tqdm import tqdm
 from cce.data import COMPRESSED, FORMATS, find_format
 from cce.evaluation import check_metrics
 from cce.files import check_target, replace_file
+from cce.schema import Batch
 from cce.training import Scores, score
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from cce.runs.loaded import LoadedRun
-    from cce.schema import Batch
 
 
 BATCH_SIZE = 16_384

@@ -1,16 +1,15 @@
 """A trained run, ready to be used: `load_run`; `train`, `evaluate`, `predict` as verbs do; `pack_run`; its history."""
 
-from __future__ import annotations
-
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from torch import nn
 
 from cce.checks import check_range, check_type
 from cce.data import PreparedData, Vocabulary
@@ -19,14 +18,10 @@ from cce.files import check_target
 from cce.records import RunRecord
 from cce.run_folder import CHECKPOINTS, RunFolder
 from cce.runs.evaluating import BATCH_SIZE, Evaluation, predict_batches, score_batches
-from cce.runs.pack import MODEL, RECORD, DataReference, Pack, RunInputs, packed_inputs, write_pack
+from cce.runs.pack import MODEL, RECORD, DataReference, Pack, RunInputs, write_pack
 from cce.runs.vectors import FeatureVectors, recommend, similar
+from cce.schema import Batch, Schema
 from cce.training import kept_random_state, load_model, open_checkpoint, read_schema
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from cce.schema import Batch, Schema
 
 Lines = list[dict[str, Any]]
 
@@ -52,16 +47,12 @@ class LoadedRun:
     @cached_property
     def inputs(self) -> RunInputs:
         """How raw rows become inputs: read from the pack, or from the data set of the run."""
-        if not isinstance(self.source, Pack):
-            return self.source.inputs(self.schema)
-        if not self.source.has_inputs:
-            raise ValueError(f"{self.path} has no vocabularies, as its data set had none: it predicts no raw rows.")
-        return packed_inputs(self.source, self.schema)
+        return self.source.inputs(self.schema)
 
     @property
     def has_raw_values(self) -> bool:
         """Whether its data set was made of raw values, and not synthetic."""
-        return self.source.has_inputs if isinstance(self.source, Pack) else not self.source.is_synthetic
+        return self.source.has_inputs
 
     @property
     def vocabularies(self) -> dict[str, Vocabulary]:
@@ -179,17 +170,15 @@ def load_run(
         warnings.warn(line, stacklevel=2)
     with kept_random_state():
         options, made = load_model(checkpoint, model=model)
-    folder = run_folder(where)
-    record = _packed_record(pack) if pack else folder.read_record() if folder.is_finished else None
-    fingerprint = checkpoint.get("data", str)
+    source = pack or DataReference(run_folder(where), Path(data or options["data"]), checkpoint.get("data", str))
     return LoadedRun(
         path=checkpoint.path,
         step=checkpoint.step,
         model=made.to(Ranks().device(device)).eval(),
         options=options,
         schema=read_schema(checkpoint),
-        scores=record.scores if record else {},
-        source=pack or DataReference(folder.path, Path(data or options["data"]), fingerprint),
+        scores=source.record.scores if source.record else {},
+        source=source,
         damage=tuple(damage),
     )
 
@@ -197,16 +186,6 @@ def load_run(
 def run_folder(path: Path) -> RunFolder:
     """The folder of the run that a path names, or of whose checkpoints it names one."""
     return RunFolder(path.parent.parent if path.parent.name == CHECKPOINTS else path)
-
-
-def _packed_record(pack: Pack) -> RunRecord | None:
-    """The record in a pack, if the run was finished."""
-    if RECORD not in pack.spans:
-        return None
-    try:
-        return RunRecord.from_json(pack.read(RECORD).decode())
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{RECORD} of {pack.path} must hold the record of a run: {error}") from error
 
 
 def train(
@@ -261,10 +240,10 @@ def pack_run(path: Path | str, out: Path | str, *, data: Path | str | None = Non
     files = {MODEL: checkpoint.path / MODEL}
     if folder.is_finished:
         files[RECORD] = folder.record
-    fingerprint, was = checkpoint.get("data", str), checkpoint.get("config", dict)["data"]
-    reference = DataReference(folder.path, Path(data or was), fingerprint)
+    where_data = Path(data or checkpoint.get("config", dict)["data"])
+    reference = DataReference(folder, where_data, checkpoint.get("data", str))
     with tempfile.TemporaryDirectory() as temporary:
-        if not reference.is_synthetic:
+        if reference.has_inputs:
             files |= reference.inputs(read_schema(checkpoint)).save(Path(temporary))
         write_pack(target, checkpoint, files)
     return Pack.open(target)
@@ -284,15 +263,14 @@ class RunHistory:
 
 def read_history(run: LoadedRun) -> RunHistory:
     """What is known of how a run went; damaged lines of its log are left out."""
+    record = run.source.record
     if isinstance(run.source, Pack):
-        record, missing = _packed_record(run.source), dict.fromkeys(("losses", "refits"), "a pack has no log")
+        missing = dict.fromkeys(("losses", "refits"), "a pack has no log")
         if record is not None:
             return RunHistory(record.whole_curve, clusterings=record.events, record=record, missing=missing)
         missing["clusterings"] = "the run was not finished when it was packed, and a pack has no log"
         return RunHistory(run.source.manifest["state"].get("curve", []), missing=missing)
-    folder = RunFolder(run.source.folder)
-    record = folder.read_record() if folder.is_finished else None
-    lines, _ = folder.scan_log()
+    lines, _ = run.source.folder.scan_log()
 
     def of(kind: str) -> Lines:
         return [line for line in lines if line["kind"] == kind]

@@ -15,6 +15,7 @@ import struct
 import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -32,12 +33,14 @@ from cce.data import (
     read_manifest,
 )
 from cce.files import replace_file
+from cce.records import RunRecord
+from cce.run_folder import RunFolder
+from cce.schema import Schema
 from cce.training import Checkpoint
 from cce.version import __version__
 
 if TYPE_CHECKING:
     from cce.data import RowEncoder  # which needs pyarrow
-    from cce.schema import Schema
 
 FORMAT, VERSION = "cce-pack", 1
 PACKED, MODEL, RECORD = "pack.json", "model.safetensors", "record.jsonl"
@@ -102,6 +105,35 @@ class Pack:
     def has_inputs(self) -> bool:
         """Whether it holds what raw rows need."""
         return any(name.startswith(f"{INPUTS}/") for name in self.spans)
+
+    @cached_property
+    def record(self) -> RunRecord | None:
+        """That of the run, if it was finished."""
+        if RECORD not in self.spans:
+            return None
+        try:
+            return RunRecord.from_json(self.read(RECORD).decode())
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{RECORD} of {self.path} must hold the record of a run: {error}") from error
+
+    def inputs(self, schema: Schema) -> RunInputs:
+        """The inputs, with vocabularies that are mapped where they lie."""
+        if not self.has_inputs:
+            raise ValueError(f"{self.path} has no vocabularies, as its data set had none: it predicts no raw rows.")
+        where = self.path / INPUTS
+        options = _options(self, where)
+        columns, reading = raw_options(where / OPTIONS, options)
+        vocabularies = {}
+        for index, feature in enumerate(schema.features):
+            try:
+                found = Vocabulary.open(*self.locate(f"{INPUTS}/{_vocabulary(index)}"))
+            except OSError as error:
+                raise ValueError(f"{where} must hold the vocabulary of {feature.name!r}, got none: {error}.") from error
+            if (found.feature, found.num_embeddings) != (feature.name, feature.num_embeddings):
+                got = f"{found.num_embeddings} of {found.feature!r}"
+                raise ValueError(f"{where} must hold {feature.num_embeddings} ids of {feature.name!r}, got {got}.")
+            vocabularies[feature.name] = found
+        return RunInputs(options["kind"], columns, reading, vocabularies)
 
     def read(self, name: str) -> bytes:
         path, start = self.locate(name)
@@ -190,18 +222,23 @@ class RunInputs:
 class DataReference:
     """A run's folder, where its data set should be, and the checksum of the data set's manifest."""
 
-    folder: Path
+    folder: RunFolder
     data: Path
     checksum: str
 
     @property
-    def is_synthetic(self) -> bool:
-        """Whether the data set is there, and was not made of raw values."""
-        return (self.data / MANIFEST).is_file() and read_manifest(self.data)["kind"] == "synthetic"
+    def has_inputs(self) -> bool:
+        """Whether the data set was made of raw values, as far as is known."""
+        return not (self.data / MANIFEST).is_file() or read_manifest(self.data)["kind"] != "synthetic"
+
+    @cached_property
+    def record(self) -> RunRecord | None:
+        """That of the run, if it is finished."""
+        return self.folder.read_record() if self.folder.is_finished else None
 
     def inputs(self, schema: Schema) -> RunInputs:
         """The inputs, with the vocabularies of the data set in memory: a second for some million values."""
-        folder, data = self.folder, str(self.data)
+        folder, data = self.folder.path, str(self.data)
         if not (self.data / MANIFEST).is_file():
             hint = "give its folder as data (--data), or pack the run where the data set is"
             raise FileNotFoundError(f"{folder} has its vocabularies in the data set {data!r}, got none there: {hint}.")
@@ -213,24 +250,6 @@ class DataReference:
         from cce.data import load_vocabularies
 
         return RunInputs(manifest["kind"], columns, reading, load_vocabularies(self.data, manifest, schema))
-
-
-def packed_inputs(pack: Pack, schema: Schema) -> RunInputs:
-    """The inputs in a pack, with vocabularies that are mapped where they lie."""
-    where = pack.path / INPUTS
-    options = _options(pack, where)
-    columns, reading = raw_options(where / OPTIONS, options)
-    vocabularies = {}
-    for index, feature in enumerate(schema.features):
-        try:
-            found = Vocabulary.open(*pack.locate(f"{INPUTS}/{_vocabulary(index)}"))
-        except OSError as error:
-            raise ValueError(f"{where} must hold the vocabulary of {feature.name!r}, got none: {error}.") from error
-        if (found.feature, found.num_embeddings) != (feature.name, feature.num_embeddings):
-            got = f"{found.num_embeddings} of {found.feature!r}"
-            raise ValueError(f"{where} must hold {feature.num_embeddings} ids of {feature.name!r}, got {got}.")
-        vocabularies[feature.name] = found
-    return RunInputs(options["kind"], columns, reading, vocabularies)
 
 
 def _options(pack: Pack, where: Path) -> dict[str, Any]:

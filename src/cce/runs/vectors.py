@@ -15,20 +15,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 from tqdm import tqdm
 
 from cce.checks import check_choice, check_range
 from cce.collection import EmbeddingCollection
-from cce.data import join_bags
+from cce.data import Vocabulary, join_bags
 from cce.files import replace_file
 from cce.runs.evaluating import BATCH_SIZE, predict_batches
+from cce.schema import Batch, Schema
 
 if TYPE_CHECKING:
-    from torch.utils.hooks import RemovableHandle
-
-    from cce.data import Vocabulary
     from cce.runs.loaded import LoadedRun
-    from cce.schema import Batch, Schema
 
 Scored = list[tuple[str, float]]  # values with their scores, the best first
 UNSEEN = ("shared", "average")  # the vector of a value that training did not see: that of id 0, or the mean of all

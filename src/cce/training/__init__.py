@@ -3,8 +3,6 @@
 Names are loaded when they are first used: the options of a run can be listed without torch.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from cce.lazy import lazy_names

@@ -5,8 +5,6 @@
 temporary folder, flushed to the disk and renamed, so a kill leaves the ones before.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

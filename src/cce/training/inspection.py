@@ -1,7 +1,5 @@
 """Saved runs, looked at and checked: what `cce inspect` and `cce verify` do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ random numbers of the process, which are seeded when it is made, saved and resto
 `options` are those of a `ResolvedConfig`, by name.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

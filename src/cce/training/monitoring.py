@@ -4,8 +4,6 @@ It shows a bar on a terminal, and lines elsewhere. Its log has a JSON line for e
 TensorBoard or a service as well if requested.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading
@@ -13,16 +11,13 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tqdm import tqdm
 
 from cce.integrations import Logger, finite_values, open_logger
+from cce.run_folder import RunFolder
 from cce.text import format_bytes, format_seconds
-
-if TYPE_CHECKING:
-    from cce.embeddings import ClusterEvent
-    from cce.run_folder import RunFolder
 
 SECONDS = 10.0  # between two lines
 SAMPLE_SECONDS = 0.02
@@ -190,10 +185,3 @@ class MetricsLog:
     def _send(self, kind: str, step: int, values: dict[str, Any]) -> None:
         if self._logger is not None and kind != "config":
             self._logger.log(step, finite_values(kind, values))
-
-
-def event_values(event: ClusterEvent) -> dict[str, Any]:
-    """What the log says about the clustering of a table."""
-    entropies = {f"H{order}": value for order, value in enumerate(event.entropies, start=1)}
-    values = {"num_ids": event.num_ids, "churn": event.churn, "dead_rows": event.dead_rows}
-    return values | {"seconds": event.seconds, **entropies}

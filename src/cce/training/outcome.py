@@ -15,16 +15,16 @@ from cce.collection import readable_path
 from cce.diagnostics import gradient_nbytes, summary
 from cce.distributed import broadcast
 from cce.embeddings import Finalizable
+from cce.footprint import Footprint, Footprints
 from cce.records import RunRecord
+from cce.run_folder import RunFolder
 from cce.training.checkpoint import DamagedCheckpointError, checkpoint_path, read_checkpoint
-from cce.training.session import build_model
+from cce.training.model import make_model
+from cce.training.scoring import Scores
 from cce.version import __version__
 from cce.workers import num_cores
 
 if TYPE_CHECKING:
-    from cce.footprint import Footprint, Footprints
-    from cce.run_folder import RunFolder
-    from cce.training.scoring import Scores
     from cce.training.session import Session
     from cce.training.trainer import Trainer
 
@@ -34,7 +34,7 @@ def best_model(session: Session, folder: RunFolder) -> tuple[nn.Module, str]:
     weights, damage = _best_weights(session, folder)
     if weights is None:
         return session.model, damage
-    model = build_model(session.config, session.data.schema)  # clusterings may have changed what the tables are made of
+    model = make_model(vars(session.config), session.data.schema)  # clusterings may have changed its tables
     model.load_state_dict(weights)
     return model.to(session.device), ""
 

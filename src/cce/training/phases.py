@@ -13,14 +13,14 @@ from torch.nn import functional
 from cce.compression import Finalized, finalize
 from cce.distributed import sum_over_ranks
 from cce.embeddings import Embedding, Finalizable
+from cce.schema import Batch
 from cce.text import format_bytes, format_table
-from cce.training.monitoring import event_values, resident_nbytes
+from cce.training.monitoring import resident_nbytes
 from cce.training.outcome import go_back_to_best, held_in_training
+from cce.training.scoring import Scores
 from cce.training.session import build_schedule, counts_of_tables, int8_tables, set_learning_rate
 
 if TYPE_CHECKING:
-    from cce.schema import Batch
-    from cce.training.scoring import Scores
     from cce.training.trainer import Trainer
 
 LOG_EVERY = 100  # steps
@@ -141,7 +141,9 @@ class TrainPhase(Phase):
         if events:
             session.parallel.refresh()
             for table, event in zip(schedule.clustered, events, strict=True):
-                trainer.write("cluster", table=table, **event_values(event))
+                values = {name: getattr(event, name) for name in ("num_ids", "churn", "dead_rows", "seconds")}
+                entropies = {f"H{order}": value for order, value in enumerate(event.entropies, start=1)}
+                trainer.write("cluster", table=table, **values, **entropies)
             trainer.progress.say(f"step {session.step:,}: clustered {len(events)} tables")
 
     def _validation_positions(self) -> set[int]:

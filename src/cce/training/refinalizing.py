@@ -1,14 +1,13 @@
 """`cce finalize`: another size for the tables of a finished run, from the int8 rows that it keeps."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cce.budget import MEASURES
 from cce.files import write_atomic
+from cce.records import RunRecord
 from cce.run_folder import RunFolder
 from cce.training.checkpoint import (
     Checkpoint,
@@ -20,9 +19,6 @@ from cce.training.checkpoint import (
 )
 from cce.training.config import MAY_BE_CHOSEN_AGAIN
 from cce.training.trainer import Trainer
-
-if TYPE_CHECKING:
-    from cce.records import RunRecord
 
 SIZES = "sizes.json"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,13 +18,11 @@ from cce.budget import FULL, FULL_SIZED, MEASURES, PAPER_METHOD
 from cce.checks import check_choice
 from cce.collection import plan_tables
 from cce.compression import Option, allocate, least_nbytes, shapes_within
+from cce.data import PreparedData
 from cce.embeddings import METHODS, TrainingDefaults, paper_schedule
 from cce.footprint import Footprint, Footprints
 from cce.training.config import AUTO, NEVER, TrainConfig
 from cce.training.model import table_arguments
-
-if TYPE_CHECKING:
-    from cce.data import PreparedData
 
 REFITTED_TABLES = 4  # at most, without being asked, unless there are rows enough
 ROWS_PER_ID = 4  # of ids with pointers, that are enough
@@ -253,7 +251,10 @@ def plan_run(
         if resolved.trains_as_rows and table.method == resolved.method
     }
     tables = [_in_training(table, resolved, rows.get(table.name)) for table in planned]
-    options = {} if _is_sized(resolved) else _options([t for t in tables if t.name in rows], resolved, rows, counts)
+    limits = (resolved.cap, resolved.num_params, resolved.compression)
+    own = resolved.table_options[resolved.method]
+    is_sized = any(limit is not None for limit in limits) or "num_rows" in own or "num_columns" in own
+    options = {} if is_sized else _options([t for t in tables if t.name in rows], resolved, rows)
     fixed = sum(int(t.num_embeddings * MAP_BITS / 8) if t.name in options else t.nbytes for t in tables)
     shapes = _choose(options, resolved, fixed)
     found = Footprints(
@@ -264,14 +265,7 @@ def plan_run(
         fixed + sum(which(each.nbytes for each in own) for own in options.values()) if is_open else found.nbytes
         for which in (min, max)
     )
-    return RunPlan(found, resolved.table_options[resolved.method], resolved.refits, least, most)
-
-
-def _is_sized(config: ResolvedConfig) -> bool:
-    """Whether the codebooks of int8 rows have a size before training."""
-    limits = (config.cap, config.num_params, config.compression)
-    own = config.table_options[config.method]
-    return any(limit is not None for limit in limits) or "num_rows" in own or "num_columns" in own
+    return RunPlan(found, own, resolved.refits, least, most)
 
 
 def _in_training(table: Footprint, config: ResolvedConfig, num_rows: int | None) -> Footprint:
@@ -290,13 +284,11 @@ def _in_training(table: Footprint, config: ResolvedConfig, num_rows: int | None)
     )
 
 
-def _options(
-    tables: list[Footprint], config: ResolvedConfig, rows: Mapping[str, int], counts: Mapping[str, Tensor] | None
-) -> dict[str, list[Option]]:
+def _options(tables: list[Footprint], config: ResolvedConfig, rows: Mapping[str, int]) -> dict[str, list[Option]]:
     """The shapes among which `finalize` will choose for each table.
 
     Errors of codebooks are not known before training: they are taken to fall as those of noise do, by the bits of an
-    id, and a little slower with several columns. The most frequent ids have rows of their own, and no error.
+    id, and a little slower with several columns.
     """
     dim, options = config.embedding_dim, {}
     is_limited = config.nbytes is not None or bool(config.bits)
@@ -305,15 +297,9 @@ def _options(
         nbytes = (num_rows + 1) * (dim + ROW_STATE_NBYTES)
         shapes = shapes_within(nbytes, num_rows, dim, VALUE_NBYTES, is_limited=is_limited)
         shapes = [shape for shape in shapes if shape.bits <= (config.bits or shape.bits)] or shapes[:1]
-        masses = torch.ones(num_rows) if counts is None else counts[table.name].double()
-        masses = masses.sort(descending=True).values.cumsum(0)
-        shares = [1 - float(masses[min(shape.num_rows, len(masses)) - 1] / masses[-1]) for shape in shapes]
-        errors = [
-            share * shape.num_columns**0.1 * 4 ** (-shape.bits / dim)
-            for share, shape in zip(shares, shapes, strict=True)
-        ]
+        errors = [num_rows * shape.num_columns**0.1 * 4 ** (-shape.bits / dim) for shape in shapes]
         options[table.name] = [
-            Option(shape, shape.nbytes(num_rows, dim, VALUE_NBYTES), num_rows * error)
+            Option(shape, shape.nbytes(num_rows, dim, VALUE_NBYTES), error)
             for shape, error in zip(shapes, errors, strict=True)
         ]
     return options

@@ -6,7 +6,6 @@ they get to the trained ones, whatever their kind: with `method="pq"` this is th
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from cce.data import MANIFEST, PreparedData
+from cce.data import MANIFEST, PreparedData, checksum
 from cce.distributed import Ranks, broadcast
 from cce.embeddings import Embedding
 from cce.models import find_model
 from cce.run_folder import CONFIG, RunFolder
+from cce.schema import Schema
 from cce.training.checkpoint import (
     Checkpoint,
     DamagedCheckpointError,
@@ -35,10 +35,9 @@ from cce.training.checkpoint import (
 )
 from cce.training.config import MAY_BE_CHOSEN_AGAIN, MAY_CHANGE, MAY_MOVE, TrainConfig, make_config, read_toml
 from cce.training.model import load_model, read_schema, trusted_model
+from cce.training.resolving import ResolvedConfig
 
 if TYPE_CHECKING:
-    from cce.schema import Schema
-    from cce.training.resolving import ResolvedConfig
     from cce.training.trainer import Trainer
 
 KEPT = 2  # checkpoints, besides the best, those of int8 rows and the one that refits begin with
@@ -52,7 +51,7 @@ def save_run(trainer: Trainer) -> None:
     state = session.state_dict() | {
         "config": asdict(trainer.given),
         "resolved": asdict(trainer.config),
-        "data": fingerprint(session.data),
+        "data": checksum(session.data.path / MANIFEST),  # which holds the checksums of all files
         "schema": session.data.schema.to_dict(),
         "phases": {phase.name: phase.state_dict() for phase in trainer.phases},
     }
@@ -81,7 +80,7 @@ def read_saved(
     checkpoint = Checkpoint(Path(path), step, weights, state)
     _check_begun(checkpoint, given)
     ranks.device(config.device), find_model(config.model)  # neither is the checkpoint's fault
-    if checkpoint.get("data", str) != fingerprint(data):
+    if checkpoint.get("data", str) != checksum(data.path / MANIFEST):
         raise ValueError(f"data must be the data set that the run began with, but {config.data} has changed.")
     return checkpoint, damage
 
@@ -111,11 +110,6 @@ def _check_begun(checkpoint: Checkpoint, given: TrainConfig) -> None:
             raise ValueError(
                 f"{name} in {CONFIG} must be what the run was begun with, {getattr(begun, name)!r}, got {value!r}."
             )
-
-
-def fingerprint(data: PreparedData) -> str:
-    """The checksum of a data set: its manifest holds the checksums of all its files."""
-    return hashlib.sha256((data.path / MANIFEST).read_bytes()).hexdigest()
 
 
 def read_run_options(

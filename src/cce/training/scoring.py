@@ -1,9 +1,6 @@
 """The scores of a model on a split, by any metrics; several processes share the rows and get the same scores."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -11,9 +8,7 @@ from torch import nn
 from cce.data import Loader
 from cce.distributed import Ranks, broadcast, gather_rows
 from cce.evaluation import DEFAULT_METRICS, ScoredRows, check_rows, find_metric
-
-if TYPE_CHECKING:
-    from cce.schema import Batch
+from cce.schema import Batch
 
 Scores = dict[str, float]  # by name of the metric; NaN where it is not defined
 

@@ -1,11 +1,9 @@
 """What all phases of a run share: model, optimizer, position in the data, validations; and how options make them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,9 +22,6 @@ from cce.training.resolving import ResolvedConfig, count_ids
 from cce.training.saving import start_from
 from cce.training.scoring import Scores, score
 from cce.training.stopping import EarlyStopping
-
-if TYPE_CHECKING:
-    from cce.schema import Schema
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "adagrad": Adagrad, "sgd": SGD}
 SCORED_ROWS = 16_384  # at a time
@@ -64,7 +59,7 @@ class Session:
 
     def _make_model(self, weights: dict[str, Tensor] | None) -> nn.Module:
         config, schema = self.config, self.data.schema
-        model = build_model(config, schema)
+        model = make_model(vars(config), schema)
         if weights is not None:
             model.load_state_dict(weights)  # before there are optimizers: it may replace parameters
         elif config.start_from:
@@ -159,11 +154,6 @@ def load_code(config: ResolvedConfig) -> None:
     optimizer.step()
 
 
-def build_model(config: ResolvedConfig, schema: Schema) -> nn.Module:
-    """The model with its tables, from the seed alone."""
-    return make_model(vars(config), schema)
-
-
 def give_rows(model: nn.Module, data: PreparedData) -> None:
     """Give rows to the ids that occur often enough in the training rows, if tables train as int8 rows."""
     for name, table in int8_tables(model).items():
@@ -189,7 +179,7 @@ def counts_of_tables(model: nn.Module, data: PreparedData) -> dict[str, Tensor]:
 def shares_without_row(model: nn.Module, data: PreparedData) -> dict[str, dict[str, float]]:
     """By split and feature, the share of occurrences of ids that have no row, or that training rows do not have."""
     least = {name: table.rows.policy.min_count for name, table in int8_tables(model).items()}
-    return unseen_shares(data.path, data.splits, data.schema, least=least)
+    return unseen_shares(data, least=least)
 
 
 def build_schedule(config: ResolvedConfig, model: nn.Module, optimizer: Optimizer) -> ClusterSchedule | None:

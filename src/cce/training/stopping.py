@@ -13,16 +13,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from torch import nn
 from tqdm import tqdm
 
 from cce.distributed import Ranks, is_lost_peer
 from cce.evaluation import DEFAULT_BEST_BY, find_metric
+from cce.run_folder import RunFolder
 from cce.training.checkpoint import list_checkpoints
 
 if TYPE_CHECKING:
-    from torch import nn
-
-    from cce.run_folder import RunFolder
     from cce.training.session import Session
 
 STATE = ("best", "best_step", "this_epoch", "last_epoch")

@@ -1,12 +1,10 @@
 """The trainer: runs the phases of a run, with its folder, its log and its checkpoints around them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import torch
 from torch import nn
@@ -16,10 +14,11 @@ from cce.distributed import broadcast, current_ranks, sum_over_ranks
 from cce.evaluation import format_scores
 from cce.files import write_atomic
 from cce.models import model_note
+from cce.records import RunRecord
 from cce.run_folder import RunFolder
 from cce.signals import StopRequest, graceful_stop
 from cce.training.checkpoint import Checkpoint, explained_misfits
-from cce.training.config import MAY_BE_CHOSEN_AGAIN, MAY_CHANGE, MAY_MOVE, make_config, to_toml
+from cce.training.config import MAY_BE_CHOSEN_AGAIN, MAY_CHANGE, MAY_MOVE, TrainConfig, make_config, to_toml
 from cce.training.monitoring import MetricsLog, Progress, peaks_line
 from cce.training.outcome import best_model, go_back_to_best, keep_record
 from cce.training.phases import FinalizePhase, Phase, TrainPhase
@@ -29,10 +28,6 @@ from cce.training.saving import read_run_options, read_saved, save_run
 from cce.training.session import Session, shares_without_row
 from cce.training.stopping import DivergenceGuard, explained_lost_peer, how_to_resume
 from cce.training.stream_phase import StreamPhase
-
-if TYPE_CHECKING:
-    from cce.records import RunRecord
-    from cce.training.config import TrainConfig
 
 
 class Trainer:

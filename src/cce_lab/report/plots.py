@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cce.evaluation import describe_metric
+from cce.evaluation import MetricInfo, describe_metric
 from cce.files import write_atomic
 from cce_lab.report import vega
 from cce_lab.report.factors import is_number
@@ -15,7 +15,6 @@ from cce_lab.report.groups import WORDS, Group
 from cce_lab.report.vega import Plot, Spec, Style
 
 if TYPE_CHECKING:
-    from cce.evaluation import MetricInfo
     from cce.runs import RunHistory
 
 UNITS = {"training": "B", "bytes": "B", "params": ""}  # the axes to choose from

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from importlib.resources import files
 
 HELP = "print BibTeX of the papers that methods come from"
+DESCRIPTION = "Print a BibTeX entry for each paper that the methods come from, each paper once."
 EXAMPLE = """examples:
   cce cite cce robe > methods.bib"""
 
@@ -14,8 +15,6 @@ METHODS = re.compile(r",\n\s*methods\s*=\s*\{([^}]*)\}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Print a BibTeX entry for each paper that the methods come from, each paper once."
-    parser.epilog = EXAMPLE
     parser.add_argument("methods", nargs="*", metavar="METHOD", default=["cce"], help="methods to cite (default: cce)")
 
 

@@ -4,11 +4,12 @@ import argparse
 import tomllib
 
 HELP = "show the recipes that come with the package, for `cce sweep`"
+DESCRIPTION = "List the recipes that `cce sweep` takes by name, one per line, with what they are about."
+EXAMPLE = "example:\n  cce recipes"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = "List the recipes that `cce sweep` takes by name, one per line, with what they are about."
-    parser.epilog = "example:\n  cce recipes"
+    del parser  # it has none
 
 
 def run(options: argparse.Namespace) -> None:

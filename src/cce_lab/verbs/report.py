@@ -6,6 +6,10 @@ from pathlib import Path
 from cce.records import strict_json
 
 HELP = "make a page and tables from the records of runs"
+DESCRIPTION = (
+    "Make one HTML page that needs no network, and tables (CSV, Markdown) from the records of runs: scores against "
+    "bytes and params, compression factors, training curves. For papers: tables as LaTeX and charts as PDF."
+)
 EXAMPLE = """examples:
   cce report runs/sweep
   cce report runs/clicks-cce runs/clicks-full --out report
@@ -15,17 +19,9 @@ FORMATS = ("html", "latex")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Make one HTML page that needs no network, and tables (CSV, Markdown) from the records of runs: scores against "
-        "bytes and params, compression factors, training curves. For papers: tables as LaTeX and charts as PDF."
-    )
-    parser.epilog = EXAMPLE
-    parser.add_argument(
-        "runs", nargs="+", type=Path, metavar="RUNS", help="files of records (.jsonl), or folders of sweeps and runs"
-    )
-    parser.add_argument(
-        "--out", type=Path, default=None, help="folder of the report (default: report, inside the first of RUNS)"
-    )
+    about = "files of records (.jsonl), or folders of sweeps and runs"
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUNS", help=about)
+    parser.add_argument("--out", type=Path, help="folder of the report (default: report, inside the first of RUNS)")
     about = "a page, or tables as LaTeX (booktabs) and charts as PDF (default: %(default)s)"
     parser.add_argument("--format", choices=FORMATS, default="html", help=about)
     parser.add_argument("--json", action="store_true", help="print tables and paths as JSON")

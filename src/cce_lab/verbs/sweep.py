@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 HELP = "run a recipe: many methods, budgets and seeds"
 RUN_NAMES = ("series", "cap", "num_params", "num_runs")
+DESCRIPTION = (
+    "Run all runs of a recipe (a TOML file) and keep a record of each in OUT/records.jsonl. Raw data is searched for "
+    "at the path in the recipe, and in the folder CCE_DATA; it is prepared once."
+)
 EXAMPLE = """examples:
   cce sweep quick --jobs 2
   cce sweep recipes/bookcrossing.toml --out runs/bookcrossing --jobs 2
@@ -27,25 +31,15 @@ The same command resumes a sweep that was stopped: finished runs are skipped, an
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Run all runs of a recipe (a TOML file) and keep a record of each in OUT/records.jsonl. Raw data "
-        "is searched for at the path in the recipe, and in the folder CCE_DATA; it is prepared once."
-    )
-    parser.epilog = EXAMPLE
     parser.add_argument("recipe", metavar="RECIPE", help="TOML file, or a name that `cce recipes` shows")
-    parser.add_argument("--out", type=Path, default=None, help="folder of the sweep (default: runs/sweeps/RECIPE)")
-    parser.add_argument(
-        "--like",
-        metavar="RECIPE",
-        default=None,
-        help="take data, model, optimizer, epochs and caps from this recipe, and tables from RECIPE",
-    )
-    parser.add_argument(
-        "--data", type=Path, default=None, help="prepared data set, or its name in runs/data, instead of the recipe's"
-    )
+    parser.add_argument("--out", type=Path, help="folder of the sweep (default: runs/sweeps/RECIPE)")
+    about = "take data, model, optimizer, epochs and caps from this recipe, and tables from RECIPE"
+    parser.add_argument("--like", metavar="RECIPE", help=about)
+    about = "prepared data set, or its name in runs/data, instead of the recipe's"
+    parser.add_argument("--data", type=Path, help=about)
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time; cores are shared out (default: 1)")
     parser.add_argument("--engine", default="local", help="local, ray, or ray://host:port (default: local)")
-    parser.add_argument("--only", nargs="+", metavar="SERIES", default=None, help="run these series only")
+    parser.add_argument("--only", nargs="+", metavar="SERIES", help="run these series only")
     parser.add_argument("--dry-run", action="store_true", help="list the runs that are left, and run none")
     parser.add_argument("--json", action="store_true", help="print the records as JSON, and no progress")
 

@@ -14,6 +14,11 @@ NAMES = {
     "rate-distortion": "k-means at several rates beside planted clusters",
 }
 HELP = "run the paper's theory: print its results and whether its claims held, and draw the figures"
+DESCRIPTION = (
+    "Run figures of the paper's theory. Prints their results and whether the paper's claims held, and writes the data "
+    "as JSON and, where vl-convert is installed, the figure as SVG. A claim that did not hold is a result: the exit "
+    "code is 0."
+)
 EXAMPLE = "names:\n" + "\n".join(f"  {name:16} {what}" for name, what in NAMES.items())
 EXAMPLE += (
     "\n\nexamples:\n  cce theory rate-distortion\n  cce theory least-squares theory-practice --out figures --seed 1"
@@ -21,12 +26,6 @@ EXAMPLE += (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Run figures of the paper's theory. Prints their results and whether the paper's claims held, and writes "
-        "the data as JSON and, where vl-convert is installed, the figure as SVG. A claim that did not hold is a "
-        "result: the exit code is 0."
-    )
-    parser.epilog = EXAMPLE
     about = "which figures (default: %(default)s); see below"
     parser.add_argument("names", metavar="NAME", nargs="*", choices=[*NAMES, "all"], default="all", help=about)
     parser.add_argument(

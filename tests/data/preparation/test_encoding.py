@@ -7,7 +7,7 @@ from cce.data.arrow.blocks import Words, as_values, save_block
 from cce.data.loader import SplitRows
 from cce.data.preparation.job import Columns
 from cce.data.preparation.reading import BlockTask, encode_block
-from cce.data.preparation.vocabulary import split_file
+from cce.data.preparation.vocabulary import ids_file, split_file
 from cce.data.record_format import create_files, record_dtype
 from cce.schema import Feature, Schema
 
@@ -16,7 +16,7 @@ SCHEMA = Schema((Feature("a", 100), Feature("t", 70_000, multi_hot=True)), ("x",
 
 
 def write_block(folder):
-    """Four rows of two splits, and the ids of its values after those of an earlier block."""
+    """Four rows of two splits, and the ids of its values."""
     numbers = {
         "label": np.array([1, 0, 1, 0.0]),
         "weight": np.array([1, 2, 3, 4.0]),
@@ -26,8 +26,8 @@ def write_block(folder):
     t = Words(np.array([0, 1, 1, 0], np.int32), as_values(["r", "s"]), np.array([2, 0, 1, 1]))
     save_block(folder / "b.arrow", numbers, {"word a": a, "word t": t})
     np.save(split_file(folder / "b.arrow"), np.array([0, 2, 0, 2], np.uint8))
-    np.save(folder / "ids-a.npy", np.array([9, 9, 11, 22]))
-    np.save(folder / "ids-t.npy", np.array([9, 0, 69_999]))
+    np.save(ids_file(folder / "b.arrow", 0), np.array([11, 22, 33]))  # the last is of missing values
+    np.save(ids_file(folder / "b.arrow", 1), np.array([0, 69_999, 0]))
     return BlockTask(
         block=folder / "b.arrow",
         folder=folder,
@@ -35,7 +35,6 @@ def write_block(folder):
         columns=COLUMNS,
         row_starts={"train": 1, "validation": 0, "test": 0},
         value_starts={("train", 1): 3, ("validation", 1): 0, ("test", 1): 0},
-        ids=((folder / "ids-a.npy", 2, 33), (folder / "ids-t.npy", 1, 0)),
     )
 
 

@@ -9,7 +9,7 @@ from cce.data.arrow.blocks import Words, as_values, save_block
 from cce.data.arrow.tables import load_vocabulary, save_vocabulary
 from cce.data.preparation import vocabulary as module
 from cce.data.preparation.job import VocabularyRule
-from cce.data.preparation.vocabulary import FeatureTask, index_vocabulary, number_values, split_file
+from cce.data.preparation.vocabulary import FeatureTask, ids_file, index_vocabulary, number_values, split_file
 from helpers.raw_files import vocabulary_of
 
 
@@ -27,8 +27,7 @@ def write_blocks(folder, blocks):
 
 
 def task(folder, paths, rule, **options):
-    place = folder / "vocabulary.parquet"
-    return FeatureTask("word a", None, paths, rule, place, folder / "ids.npy", **options)
+    return FeatureTask(0, "a", False, paths, rule, folder / "vocabulary.parquet", **options)
 
 
 ROWS = st.lists(st.tuples(st.none() | st.sampled_from("abcdefgh"), st.sampled_from([0, 1, 2])), min_size=1, max_size=30)
@@ -46,25 +45,23 @@ def test_ids_are_as_by_hand(tmp_path_factory, blocks, rule, merged):
     paths = write_blocks(folder, blocks)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MERGED", merged)
-        facts = number_values(task(folder, paths, rule))
+        num_values = number_values(task(folder, paths, rule))
     counted = [word for rows in blocks for word, split in rows if split == 0 or rule.source == "all"]
     expected = vocabulary_of(counted, min_count=rule.min_count)
     values, counts = load_vocabulary(folder / "vocabulary.parquet")
     assert {value: place + 1 for place, value in enumerate(values.to_pylist())} == expected
-    assert facts["num_values"] == len(expected)
-    assert facts["missing"] == expected.get(None, 0)
+    assert num_values == len(expected)
     assert counts.sum() == sum(word in expected for word in counted)
-    ids = np.load(folder / "ids.npy")
-    for rows, start in zip(blocks, facts["starts"], strict=True):
-        for index, word in enumerate(sorted({word for word, _ in rows if word is not None})):
-            assert ids[start + index] == expected.get(word, 0)
+    for rows, path in zip(blocks, paths, strict=True):
+        words = sorted({word for word, _ in rows if word is not None})
+        assert np.load(ids_file(path, 0)).tolist() == [expected.get(word, 0) for word in (*words, "never used", None)]
 
 
 def test_what_is_done_is_not_done_again(tmp_path):
     paths = write_blocks(tmp_path, [[("b", 0)]])
-    facts = number_values(task(tmp_path, paths, VocabularyRule()))
+    assert number_values(task(tmp_path, paths, VocabularyRule())) == 1
     paths[0].unlink()
-    assert number_values(task(tmp_path, paths, VocabularyRule())) == facts
+    assert number_values(task(tmp_path, paths, VocabularyRule())) == 1
 
 
 def test_a_vocabulary_of_another_size_than_the_schema_says_is_rejected(tmp_path):

@@ -291,4 +291,4 @@ def test_open_ids_are_hashes_of_values_whatever_their_type(tmp_path):
     values += [tag for *_, tags in rows for tag in tags]
     assert batches[0].ids.tolist() == cce.hash_ids(values).tolist()
     assert verify_data(tmp_path / "a.csv.out").problems == []
-    assert unseen_shares(found[0].path, found[0].splits, found[0].schema) == {split: {} for split in found[0].splits}
+    assert unseen_shares(found[0]) == {split: {} for split in found[0].splits}

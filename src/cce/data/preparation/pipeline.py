@@ -49,9 +49,9 @@ class Preparation:
         blocks = self._read()
         counts = self._split(blocks)
         self._scales = self._fit_scales(blocks)
-        features, summaries = self._number(blocks)
+        features = self._number(blocks)
         schema = Schema(features, self.columns.dense, has_weights=self.columns.weight is not None)
-        self._encode(blocks, schema, summaries, counts)
+        self._encode(blocks, schema, counts)
         manifest = seal(self.data, self.out, schema, self._contents(blocks, counts, inputs))
         clear_folder(temporary_folder(self.out))
         return manifest
@@ -75,8 +75,6 @@ class Preparation:
             for result in self.engine.map(function, tasks):
                 yield result
                 bar.update()
-
-    # -- read ----------------------------------------------------------------------------------------------------------
 
     def _read(self) -> list[dict[str, Any]]:
         blocks: list[dict[str, Any]] = []
@@ -102,8 +100,6 @@ class Preparation:
         job = self.job
         return [Piece(*piece, self.work, self.columns, job.reading, job.block_bytes) for piece in found]
 
-    # -- split ---------------------------------------------------------------------------------------------------------
-
     def _split(self, blocks: list[dict[str, Any]]) -> np.ndarray:
         """Rows of each block in each split: `(blocks with rows, splits)`."""
         some = [SplitBlock(self.work / b["name"], b["file"], b["num_rows"]) for b in blocks if b["num_rows"]]
@@ -125,39 +121,21 @@ class Preparation:
             if self.job.reading.transform_of(name) == "standard"
         )
 
-    # -- number --------------------------------------------------------------------------------------------------------
-
-    def _number(self, blocks: list[dict[str, Any]]) -> tuple[tuple[Feature, ...], list[dict[str, Any]]]:
-        """The features with their vocabulary sizes, and the summary of each: see `number_values`."""
-        columns, names = self.columns, self.columns.features
+    def _number(self, blocks: list[dict[str, Any]]) -> tuple[Feature, ...]:
+        """The features with their vocabulary sizes; the ids of the values of each block are on disk then."""
+        names, bags = self.columns.features, self.columns.multi_hot
         paths = tuple(self.work / block["name"] for block in blocks if block["num_rows"])
         tasks = [
-            FeatureTask(
-                name=f"word {name}",
-                bag=index if name in columns.multi_hot else None,
-                blocks=paths,
-                rule=self.job.rule,
-                vocabulary=self.data / vocabulary_file(index),
-                ids=self.work / f"ids-{index:03d}.npy",
-            )
+            FeatureTask(index, name, name in bags, paths, self.job.rule, self.data / vocabulary_file(index))
             for index, name in enumerate(names)
         ]
-        summaries = list(self._map("number", number_values, tasks))
-        features = tuple(
-            Feature(
-                name,
-                None if summary["num_values"] is None else 1 + summary["num_values"],
-                multi_hot=name in columns.multi_hot,
-            )
-            for name, summary in zip(names, summaries, strict=True)
+        sizes = self._map("number", number_values, tasks)
+        return tuple(
+            Feature(name, None if size is None else 1 + size, multi_hot=name in bags)
+            for name, size in zip(names, sizes, strict=True)
         )
-        return features, summaries
 
-    # -- encode --------------------------------------------------------------------------------------------------------
-
-    def _encode(
-        self, blocks: list[dict[str, Any]], schema: Schema, summaries: list[dict[str, Any]], counts: np.ndarray
-    ) -> None:
+    def _encode(self, blocks: list[dict[str, Any]], schema: Schema, counts: np.ndarray) -> None:
         names = [block["name"] for block in blocks if block["num_rows"]]
         sizes = self._bag_sizes(names, schema)
         created = self.work / "created"
@@ -174,10 +152,6 @@ class Preparation:
                 columns=self.columns,
                 row_starts=dict(zip(SPLITS, row_starts[index].tolist(), strict=True)),
                 value_starts={key: int(size[:index].sum()) for key, size in sizes.items()},
-                ids=tuple(
-                    (self.work / f"ids-{feature:03d}.npy", each["starts"][index], each["missing"])
-                    for feature, each in enumerate(summaries)
-                ),
                 scales=self._scales,
             )
             for index, name in enumerate(names)
@@ -196,8 +170,6 @@ class Preparation:
                     counts.append(np.bincount(np.load(split_file(block)), lengths, len(SPLITS)).astype(np.int64))
                 sizes |= {(split, index): np.array(counts)[:, code] for code, split in enumerate(SPLITS)}
         return sizes
-
-    # -- report --------------------------------------------------------------------------------------------------------
 
     def _contents(self, blocks: list[dict[str, Any]], counts: np.ndarray, checksums: list[str]) -> dict[str, Any]:
         job = self.job

@@ -16,7 +16,7 @@ import numpy as np
 from cce.data.arrow.blocks import RawBlock, Words, hex_words, load_numbers, load_words, save_block
 from cce.data.arrow.tables import parquet_blocks, parse_text
 from cce.data.preparation.job import Columns, Reading
-from cce.data.preparation.vocabulary import split_file, unit_hash
+from cce.data.preparation.vocabulary import ids_file, split_file, unit_hash
 from cce.data.raw_files import BLOCK_BYTES, Input
 from cce.data.record_format import (
     OFFSET,
@@ -207,7 +207,7 @@ def scaled(column: np.ndarray, mean: float, deviation: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class BlockTask:
-    """One block: where its rows and its bags begin in each split, and where its values' ids are."""
+    """One block: where its rows and its bags begin in each split."""
 
     block: Path
     folder: Path
@@ -215,7 +215,6 @@ class BlockTask:
     columns: Columns
     row_starts: dict[str, int]
     value_starts: dict[tuple[str, int], int]
-    ids: tuple[tuple[Path, int, int], ...]  # of each feature: the file of ids, where this block's begin, the missing id
     scales: tuple[tuple[str, float, float], ...] = ()  # of dense columns that are not scaled yet: mean and deviation
 
     @property
@@ -251,14 +250,8 @@ def _records(task: BlockTask, num_rows: int) -> np.ndarray:
         records["dense"][:, index] = scaled(column, *scales[name]) if name in scales else column
     for index, name in enumerate(task.columns.categorical):
         words = load_words(task.block, f"word {name}")
-        records[f"id{index}"] = _ids(task, index, len(words.values))[words.indices]
+        records[f"id{index}"] = np.load(ids_file(task.block, index))[words.indices]  # the last one is for the index -1
     return records
-
-
-def _ids(task: BlockTask, index: int, num_values: int) -> np.ndarray:
-    """The ids of this block's values, and that of missing ones at the end, where their index -1 looks."""
-    path, start, missing = task.ids[index]
-    return np.append(np.load(path, mmap_mode="r")[start : start + num_values], missing)
 
 
 def _write_bags(task: BlockTask, index: int, codes: np.ndarray) -> None:
@@ -266,7 +259,7 @@ def _write_bags(task: BlockTask, index: int, codes: np.ndarray) -> None:
     words = load_words(task.block, f"word {name}", index)
     assert words.lengths is not None
     dtype = id_dtype(task.schema.features[index].num_embeddings)
-    ids = _ids(task, index, len(words.values))[words.indices].astype(dtype)
+    ids = np.load(ids_file(task.block, index))[words.indices].astype(dtype)
     code_of_ids = np.repeat(codes, words.lengths)
     for split, row_start in task.row_starts.items():
         code, start = SPLITS.index(split), task.value_starts[split, index]

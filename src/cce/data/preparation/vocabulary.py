@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from cce.data.arrow.blocks import (
     Values,
+    Words,
     as_texts,
     as_values,
     by_falling_count,
@@ -47,14 +48,18 @@ MERGED = 1 << 22  # counts that are gathered before they are merged
 
 @dataclass(frozen=True)
 class FeatureTask:
-    """One feature: its blocks, and where its vocabulary and its blocks' ids go."""
+    """One feature: its blocks, and where its vocabulary goes."""
 
+    index: int  # among the columns of words
     name: str
-    bag: int | None  # the index of a multi-hot column among the columns of words
+    is_bag: bool
     blocks: tuple[Path, ...]
     rule: VocabularyRule
     vocabulary: Path
-    ids: Path
+
+    def words(self, block: Path) -> Words:
+        """Those of this feature in a block."""
+        return load_words(block, f"word {self.name}", self.index if self.is_bag else None)
 
 
 def vocabulary_file(index: int) -> str:
@@ -89,12 +94,16 @@ def split_file(block: Path) -> Path:
     return block.with_suffix(".split.npy")
 
 
-def number_values(task: FeatureTask) -> dict[str, Any]:
-    """Count values, assign ids, and write the id of every value of every block; return a summary."""
-    done, bits = task.ids.with_suffix(".json"), task.rule.hash_bits
+def ids_file(block: Path, index: int) -> Path:
+    """The file of the ids of a block's values of the `index`-th feature, and of a missing one, which is the last."""
+    return block.with_suffix(f".{index:03d}.npy")
+
+
+def number_values(task: FeatureTask) -> int | None:
+    """Count values, assign ids, and write those of every block; how many values have an id, None for any number."""
+    bits, done = task.rule.hash_bits, task.blocks[0].with_name(f"numbered-{task.index:03d}.json")
     if done.exists():
-        known: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
-        return known
+        return json.loads(done.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
     if bits is not None:
         values, counts = as_values([]), np.empty(0, np.int64)
     else:
@@ -103,15 +112,10 @@ def number_values(task: FeatureTask) -> dict[str, Any]:
         values, counts = values[:num_kept], counts[:num_kept]
     task.vocabulary.parent.mkdir(parents=True, exist_ok=True)
     save_vocabulary(task.vocabulary, values, counts)
-    ids, starts = _ids_of_blocks(task, values)
-    np.save(task.ids, ids)
-    summary = {
-        "num_values": len(counts) if bits is None else None if bits == OPEN_BITS else 2**bits - 1,
-        "starts": starts,
-        "missing": missing_id(values) if bits is None else int(hashed_ids(Texts.of([""]), bits)[0]),
-    }
-    write_atomic(done, json.dumps(summary))
-    return summary
+    _write_ids(task, values, missing_id(values) if bits is None else int(hashed_ids(Texts.of([""]), bits)[0]))
+    num_values = len(counts) if bits is None else None if bits == OPEN_BITS else 2**bits - 1
+    write_atomic(done, json.dumps(num_values))
+    return num_values
 
 
 def _count(task: FeatureTask) -> tuple[Values, np.ndarray]:
@@ -119,7 +123,7 @@ def _count(task: FeatureTask) -> tuple[Values, np.ndarray]:
     held: list[tuple[Values, np.ndarray]] = []
     size = 0
     for block in task.blocks:
-        words = load_words(block, task.name, task.bag)
+        words = task.words(block)
         indices = words.indices
         if task.rule.source == "train":
             is_train = np.load(split_file(block)) == 0
@@ -135,22 +139,18 @@ def _count(task: FeatureTask) -> tuple[Values, np.ndarray]:
     return merge_counts(held)
 
 
-def _ids_of_blocks(task: FeatureTask, vocabulary: Values) -> tuple[np.ndarray, list[int]]:
-    """The ids of the values of all blocks, one block after the other, and where each block's begin."""
-    ids: list[np.ndarray] = []
-    held: list[Values] = []
-    lengths, size = [], 0
-    for index, block in enumerate(task.blocks):
-        held.append(load_words(block, task.name, task.bag).values)
-        lengths.append(len(held[-1]))
-        size += lengths[-1]
-        if index == len(task.blocks) - 1 or size > max(MERGED, len(vocabulary)):
-            words, held, size = concatenate(held), [], 0
-            if task.rule.hash_bits is None:
-                ids.append(find_values(words, vocabulary) + 1)
-            else:
-                ids.append(hashed_ids(as_texts(words, whole=False), task.rule.hash_bits))
-    return np.concatenate(ids), np.cumsum([0, *lengths[:-1]]).tolist()
+def _write_ids(task: FeatureTask, vocabulary: Values, missing: int) -> None:
+    """Blocks are looked up together, as many as the vocabulary has values."""
+    held: dict[Path, Values] = {}
+    for block in task.blocks:
+        held[block] = task.words(block).values
+        lengths = [len(values) for values in held.values()]
+        if block == task.blocks[-1] or sum(lengths) > max(MERGED, len(vocabulary)):
+            words, bits = concatenate(list(held.values())), task.rule.hash_bits
+            ids = find_values(words, vocabulary) + 1 if bits is None else hashed_ids(as_texts(words, whole=False), bits)
+            for path, own in zip(held, np.split(ids, np.cumsum(lengths)[:-1]), strict=True):
+                np.save(ids_file(path, task.index), np.append(own, missing))
+            held = {}
 
 
 ODD = np.uint64(0x9E3779B97F4A7C15)
