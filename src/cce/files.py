@@ -107,6 +107,15 @@ def usual_permissions(path: Path) -> Iterator[None]:
     path.chmod(mode)
 
 
+def flush(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def read_text(path: Path) -> str:
     """The text of a file; one that is none is rejected by name."""
     try:

@@ -64,7 +64,8 @@ class RunFolder:
         Gives the lines that are kept, and what was wrong with lines that could not be read.
         """
         lines, damage = self.scan_log()
-        kept = [line for line in lines if _precedes_checkpoint(line, step)]
+        before = [line for line in lines if line["step"] - (line["kind"] in BEFORE_SAVING) < step]
+        kept = before if step else []
         write_atomic(self.log, "".join(json.dumps(line) + "\n" for line in kept))
         return kept, damage
 
@@ -79,10 +80,6 @@ class RunFolder:
             elif text.strip() and number < len(texts):  # what ends in a newline was written whole
                 damage.append(f"line {number} of {self.log} must be JSON with a kind and a step, got {text[:40]!r}.")
         return lines, damage
-
-
-def _precedes_checkpoint(line: dict[str, Any], step: int) -> bool:
-    return bool(step) and (line["step"] < step or (line["step"] == step and line["kind"] in BEFORE_SAVING))
 
 
 def _parse_line(text: bytes) -> dict[str, Any] | None:

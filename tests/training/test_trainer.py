@@ -141,7 +141,7 @@ KILL_POINTS = {
     "swap": (clustered.ClusteredEmbedding, "become"),  # half-way through the swap
     "repair": (schedule, "repair_optimizer"),  # a table is clustered, and its optimizer not told
     "write": (checkpoint, "save_file"),  # the model is written, the rest is not
-    "rename": (checkpoint, "_flush"),
+    "rename": (checkpoint, "flush"),
     "prune": (checkpoint.shutil, "rmtree"),
 }
 

@@ -27,15 +27,13 @@ def run(options: argparse.Namespace) -> None:
     from cce.models import MODELS
 
     kinds: dict[str, Any] = dict(zip(WHAT, (METHODS, MODELS, METRICS, SOURCES), strict=True))
-    found = {name: getattr(each, "about", None) or _first_line(each) for name, each in kinds[options.what].items()}
+    found = {  # the first line of what each says about itself, without marks of code
+        name: getattr(each, "about", None) or (inspect.getdoc(each) or "").partition("\n")[0].replace("`", "")
+        for name, each in kinds[options.what].items()
+    }
     if options.json:
         print(json.dumps(found))
         return
     width = max(len(name) for name in found)
     for name, about in found.items():
         print(f"{name:{width}}  {about}".rstrip())
-
-
-def _first_line(thing: object) -> str:
-    """The first sentence of what it says about itself, without marks of code."""
-    return (inspect.getdoc(thing) or "").partition("\n")[0].replace("`", "")

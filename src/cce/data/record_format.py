@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from cce.data.raw_files import find_format
-from cce.files import named_full_disk, no_folder
+from cce.files import flush, named_full_disk, no_folder
 from cce.schema import Schema
 from cce.version import __version__
 
@@ -153,7 +153,7 @@ def seal(folder: Path, out: Path, schema: Schema, contents: Mapping[str, Any]) -
     """Checksum the files, write the manifest, and rename the folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     for path in files:
-        _sync(path)
+        flush(path)
     manifest = {
         "format": FORMAT,
         "cce": __version__,
@@ -165,7 +165,7 @@ def seal(folder: Path, out: Path, schema: Schema, contents: Mapping[str, Any]) -
         },
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-    _sync(folder / MANIFEST)
+    flush(folder / MANIFEST)
     check_new(out)
     os.rename(folder, out)
     return manifest
@@ -174,11 +174,6 @@ def seal(folder: Path, out: Path, schema: Schema, contents: Mapping[str, Any]) -
 def _create(path: Path, size: int) -> None:
     with path.open("wb") as file:
         file.truncate(size)
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------

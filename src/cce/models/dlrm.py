@@ -77,9 +77,6 @@ class DLRM(nn.Module):
             dense = self.bottom(batch.dense)
             vectors = torch.cat([dense.unsqueeze(1), vectors.to(dense.dtype)], dim=1)
             parts.insert(0, dense)
-        parts.append(self._interact(vectors))
+        products = (vectors @ vectors.transpose(1, 2)).flatten(1)  # (B, V · V)
+        parts.append(products.index_select(1, self.pairs))
         return self.top(torch.cat(parts, dim=1)).squeeze(-1)  # type: ignore[no-any-return]
-
-    def _interact(self, vectors: Tensor) -> Tensor:
-        """The dot products of all pairs: `(B, V, D)` to `(B, V · (V - 1) / 2)`."""
-        return (vectors @ vectors.transpose(1, 2)).flatten(1).index_select(1, self.pairs)  # type: ignore[arg-type]

@@ -7,7 +7,6 @@ temporary folder, flushed to the disk and renamed, so a kill leaves the ones bef
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from cce.distributed import pack, unpack
-from cce.files import usual_permissions
+from cce.files import flush, usual_permissions
 from cce.run_folder import RunFolder
 
 Value = TypeVar("Value")
@@ -69,7 +68,15 @@ def explained_misfits(path: Path) -> Iterator[None]:
         yield
     except DamagedCheckpointError:
         raise
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RuntimeError,
+        SafetensorError,
+        TypeError,
+        ValueError,
+    ) as error:
         reason = " ".join(str(error).split())
         what = f"{type(error).__name__}: {reason}" if isinstance(error, LookupError | AttributeError) else reason
         raise DamagedCheckpointError(f"{path} must fit the options of its run, but it does not: {what:.300}") from error
@@ -85,7 +92,7 @@ def write_checkpoint(folder: Path, step: int, model: Mapping[str, Tensor], state
         _write_files(temporary, step, model, state)
         remove_checkpoint(path)  # a damaged one, which this run has come to again
         temporary.rename(path)
-        _flush(folder)
+        flush(folder)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
@@ -103,7 +110,7 @@ def _write_files(folder: Path, step: int, model: Mapping[str, Tensor], state: Ma
     body = {"format": FORMAT, "step": step, "files": files, "state": plain}
     (folder / MANIFEST).write_text(json.dumps({"sha256": _digest(body), "body": body}), encoding="utf-8")
     for name in (MODEL, TRAINING, MANIFEST):
-        _flush(folder / name)
+        flush(folder / name)
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -115,15 +122,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
                 raise DamagedCheckpointError(f"{path / name} is missing: the checkpoint was damaged.")
             if _file_entry(path / name) != body["files"][name]:
                 raise DamagedCheckpointError(f"{path / name} is not what was written: the checkpoint was damaged.")
-        model, tensors = (_load_tensors(path / name) for name in (MODEL, TRAINING))
+        model, tensors = (load_file(path / name) for name in (MODEL, TRAINING))
         return Checkpoint(path, int(body["step"]), model, unpack(body["state"], tensors))
-
-
-def _load_tensors(path: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(path)
-    except (SafetensorError, ValueError, KeyError) as error:
-        raise DamagedCheckpointError(f"{path} must be a safetensors file: {error}.") from error
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -228,12 +228,3 @@ def _file_entry(path: Path) -> dict[str, Any]:
 
 def _digest(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body).encode()).hexdigest()
-
-
-def _flush(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
