@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 
 HELP = "check every file of a prepared data set or of a run"
 DESCRIPTION = (
-    "Check every file of a data set made by `cce prepare`: checksums, shapes, row counts, ids within their "
-    "vocabularies, labels of 0 or 1, finite dense values and weights. Or check every file of a run: options, log, "
-    "record, and checkpoints, whose tensors must fit the model. No model code is run."
+    "Compare every file of a data set made by `cce prepare` with its checksum. Or check every file of a run: options, "
+    "log, record, and checkpoints, whose tensors must fit the model. No model code is run."
 )
 EXAMPLE = """examples:
   cce verify runs/clicks
