@@ -1,6 +1,7 @@
 """`cce train` as it is typed: options, files, resuming, and what it rejects."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -11,7 +12,8 @@ import pytest
 import torch
 
 from cce.cli import main
-from cce.records import read_records
+from cce.cli.train import best_validation
+from cce.records import RunRecord, read_records
 from cce.training.config import make_config, read_toml, to_toml
 from helpers.raw_files import write_csv
 from helpers.runs import tiny_config, tiny_data
@@ -54,6 +56,12 @@ def test_it_trains_and_tells_what_came_of_it(data, tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("curve", [[], [{"step": 6, "auc": math.nan}]])
+def test_a_run_without_a_validation_or_of_one_class_names_none(curve):
+    record = RunRecord("full", 0, 1, 4, {}, 0.1, config={"best_by": "auc"}, curve=curve)
+    assert best_validation(record) is None
+
+
 def test_prepare_and_train_tell_how_much_of_each_split_has_no_row_and_warn_of_much(tmp_path, capsys):
     rows = [(n % 2, n % 10 if n < 800 else n) for n in range(1000)]  # new users in the last fifth
     write_csv(tmp_path / "a.csv", ("y", "user"), rows)

@@ -142,7 +142,7 @@ def best_validation(record: RunRecord) -> dict[str, float] | None:
     """The validation that the run's leading metric calls the best; none without validations."""
     leading = find_metric(record.config["best_by"])
     scored = [scores for scores in record.curve if not math.isnan(leading.loss(scores[leading.name]))]
-    return min(scored, key=lambda scores: leading.loss(scores[leading.name]))
+    return min(scored, key=lambda scores: leading.loss(scores[leading.name]), default=None)
 
 
 def as_text(record: RunRecord, out: Path) -> str:
