@@ -289,6 +289,35 @@ def test_every_record_belongs_to_a_page():
     assert not [name for name in benchmarks if f"benchmarks.{name}" not in text and f"bench/{name}" not in text]
 
 
+QUOTED = {  # by page and heading: folders of results/real
+    ("results", "Each method at its best"): ("defaults-*", "tuned-anime"),
+    ("results", "Book-Crossing, tuned"): ("tuned-bookcrossing", "bookcrossing-min-count"),
+    ("results", "MovieLens 1M, tuned"): ("tuned-ml1m", "studies-refit-rows-ml1m"),
+    ("results", "Initial values"): ("starts-bookcrossing",),
+    ("notes", "Int8 rows, then pointers"): ("studies-codes*", "studies-coarsening"),
+    ("notes", "Where refits pay"): ("studies-refit-tables-*", "studies-refit-rows-*"),
+}
+
+
+@pytest.mark.parametrize(("page", "heading"), QUOTED)
+def test_scores_of_a_section_are_those_of_its_records(page, heading):
+    """Each is the mean over seeds of a series and size, on test rows or on validation rows."""
+    parts = re.split(r"^#+ (.*)\n", (DOCS / f"{page}.md").read_text(), flags=re.MULTILINE)
+    shown = re.findall(r"0\.[1-9]\d{3}(?: ±0\.\d{4})?", dict(zip(parts[1::2], parts[2::2], strict=True))[heading])
+    found = set()
+    for folder in (path for pattern in QUOTED[page, heading] for path in (ROOT / "results" / "real").glob(pattern)):
+        runs = {}
+        for record in read_records(folder / "records.jsonl"):
+            runs.setdefault((record.series, record.config["cap"]), []).append(record)
+        for each in runs.values():
+            test = show([run.scores["bce"] for run in each])
+            found |= {test, test[:6]}
+            for at in (0, -1) if all(run.curve for run in each) else ():  # finalized, and after the last refit
+                found.add(f"{statistics.mean(run.curve[at]['bce'] for run in each):.4f}")
+    assert len(shown) >= 6
+    assert sorted(set(shown) - found) == []
+
+
 LETTERS = {"M": "ml1m", "A": "anime", "B": "bookcrossing", "C": "criteo_dac80k"}
 
 

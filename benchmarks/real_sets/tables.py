@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from statistics import mean
 
 from benchmarks.real_sets.runs import Record, average, chosen, read_records
 
@@ -38,6 +39,10 @@ TITLES = {
     "cce-paper": "`cce-paper`",
 }
 MEANS = ("full", "cce", "cce-train", "cce-paper")
+HALVES = {
+    "MovieLens, Anime, 80,000 rows, Debian": ("ml1m", "anime", "criteo_dac80k", "debian_deps"),
+    "Book-Crossing, Tennis, Grocery, MovieTweetings": ("bookcrossing", "tennis", "grocery_repeat", "movietweetings"),
+}
 RIVALS = ("full", "full-merged", "int8-after", "pq", "mixed-dim", "hash", "cce")
 
 Runs = dict[tuple[str, str, str], list[Record]]
@@ -114,6 +119,28 @@ def _scores_and_bytes(runs: Runs, model: str, title: str, ways: tuple[str, ...])
     return "\n".join(lines)
 
 
+def halves_table(records: list[Record]) -> str:
+    """The mean rank of each rate on validation rows, over models and the sets of each half."""
+    rates = sorted({each["lr"] for each in records if each["way"] == "cce"})
+    lines = [f"| mean rank of a rate | {' | '.join(map(str, rates))} |", "|---|" + "--:|" * len(rates)]
+    for way in ("full", "cce"):
+        for half, names in HALVES.items():
+            ranks = [_ranks(records, name, model, way) for name in names for model in MODEL_TITLES]
+            cells = [f"{mean(each):.2f}" for each in zip(*ranks, strict=True)]
+            lines.append(f"| {TITLES[way]}, {half} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _ranks(records: list[Record], name: str, model: str, way: str) -> list[int]:
+    """1 for the rate with the lowest validation loss; in the order of the rates."""
+    losses: dict[float, list[float]] = {}
+    for each in records:
+        if (each["set"], each["model"], each["way"]) == (name, model, way):
+            losses.setdefault(each["lr"], []).append(each["validation"])
+    means = [mean(losses[rate]) for rate in sorted(losses)]
+    return [1 + sorted(means).index(each) for each in means]
+
+
 def with_tables(text: str, table: str) -> str:
     """A page with its table between the two marks."""
     begin, end = "<!-- real_sets: begin -->", "<!-- real_sets: end -->"
@@ -125,11 +152,12 @@ PAGES: dict[Path, Callable[[list[Record]], str]] = {
     Path("README.md"): summary_table,
     Path("docs/results.md"): all_tables,
     Path("docs/compress.md"): promise_table,
+    Path("docs/notes.md"): halves_table,
 }
 
 
 def write_tables(options: argparse.Namespace) -> None:
-    """Write the tables of README.md and docs/results.md."""
+    """Write the tables of all pages."""
     del options
     for page, table in PAGES.items():
         page.write_text(with_tables(page.read_text(), table(read_records())))

@@ -47,14 +47,14 @@ def test_wrong_types_are_named(values, message):
 
 
 def test_a_run_without_options_has_adam_and_the_paper_s_preset_the_paper_s_protocol():
-    assert (FULL.model, FULL.optimizer, FULL.lr, FULL.batch_size) == ("dlrm", "adam", 0.003, 2048)
+    assert (FULL.model, FULL.optimizer, FULL.lr, FULL.batch_size) == ("dlrm", "adam", 0.006, 2048)
     assert FULL.validations_per_epoch == 6
     assert FULL.early_stopping
     paper = TrainConfig(data="d", cap=3, preset="paper")
     assert (paper.model, paper.optimizer, paper.lr, paper.batch_size) == ("dlrm", "sgd", 0.1, 128)
 
 
-@pytest.mark.parametrize("given", [{"optimizer": "adam"}, {"lr": 0.003}, {"batch_size": 2048}, {"lr": 0.0}])
+@pytest.mark.parametrize("given", [{"optimizer": "adam"}, {"lr": 0.006}, {"batch_size": 2048}, {"lr": 0.0}])
 def test_what_is_given_holds_with_the_paper_s_preset_though_it_is_our_default(given, tmp_path):
     config = make_config({"data": "d", "cap": 3, "preset": "paper"} | given)
     expected = {"optimizer": "sgd", "lr": 0.1, "batch_size": 128} | given
