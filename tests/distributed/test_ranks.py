@@ -1,10 +1,6 @@
 """Two real processes, started as users start them, train one model."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,11 +10,10 @@ from cce.distributed import Ranks, init_distributed, partition_work
 from cce.training import Trainer
 from cce.training.checkpoint import list_checkpoints, read_checkpoint
 from helpers.runs import OPTIONS, tiny_config, tiny_data
-from helpers.two_ranks import EVERY_STEP, RUNS
+from helpers.two_ranks import EVERY_STEP, RUNS, two_processes
 
 pytestmark = pytest.mark.slow
 
-TESTS = Path(__file__).resolve().parents[1]
 ROUNDING = 1e-5  # of the BCE: sums over ranks and matrix products of half a batch round otherwise
 MOVED_IDS = 5e-3  # of the BCE once tables were clustered, see `same_curve`
 
@@ -27,18 +22,6 @@ MOVED_IDS = 5e-3  # of the BCE once tables were clustered, see `same_curve`
 def lab_methods(registries):
     """The lab's methods, which some runs use."""
     cce.plugins.load_plugins(["cce_lab.methods"])
-
-
-def two_processes(data, out, *jobs):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    paths = os.pathsep.join([str(TESTS), str(TESTS.parent / "src"), os.environ.get("PYTHONPATH", "")])
-    return subprocess.run(
-        [*command, str(TESTS / "helpers" / "two_ranks.py"), str(data), str(out), *jobs],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
-    )
 
 
 @pytest.fixture(scope="module")

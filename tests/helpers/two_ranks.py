@@ -4,6 +4,7 @@ import copy
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -19,6 +20,21 @@ from cce.training import Trainer
 from cce.training.stopping import DivergedError
 from helpers.ratings import Ratings, make_model
 from helpers.runs import CCE, NETWORK, tiny_config
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+def two_processes(data, out, *jobs):
+    """Do jobs in two processes."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    paths = os.pathsep.join([str(TESTS), str(TESTS.parent / "src"), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(
+        [*command, __file__, str(data), str(out), *jobs],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+    )
 
 
 def send(ranks, data, out):
@@ -55,6 +71,11 @@ def train(ranks, data, out):
     curves["alone"] = run_in_step(trainer)
     if ranks.is_main:
         (out / "curves.json").write_text(json.dumps(curves))
+
+
+def stream(ranks, data, out):
+    """The rest of a stream, which one process began."""
+    run_in_step(Trainer.resume(out / "together", max_steps=None))
 
 
 def run_in_step(trainer):

@@ -1,5 +1,6 @@
 """Streams: a part is scored before it is trained on, once; a kill changes nothing, and bad parts cost nothing."""
 
+import csv
 import json
 import subprocess
 import sys
@@ -13,9 +14,10 @@ import cce
 from cce.cli import main
 from cce.data import PreparedData
 from cce.run_folder import RunFolder
-from cce.training import TrainConfig, Trainer, finalize_run
+from cce.training import TrainConfig, Trainer, curve_of_run, discard_rows, finalize_run
 from cce.training.checkpoint import list_checkpoints, read_checkpoint
 from cce.training.scoring import score
+from helpers.two_ranks import two_processes
 
 COLUMNS = {"label": "click", "categorical": ["user", "item"], "dense": ["age"], "progress": False}
 OPTIONS = {
@@ -105,13 +107,8 @@ def test_tomorrow_goes_on_as_if_all_parts_had_been_given_at_once(days, tmp_path,
     assert "progressive, means of parts 2 to 4: BCE" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_a_killed_stream_goes_on_in_a_folder_that_has_grown(days, tmp_path):
-    inbox = tmp_path / "inbox"
-    inbox.mkdir()
-    for number, day in enumerate(days[:3]):
-        day.rename(inbox / f"{number}{day.suffix}")
-    run = {**OPTIONS, "data": str(inbox / "0"), "stream": [str(inbox)]}
+def kill(run, out, **how):
+    """Train in another process, which is killed in the second part, of 7 batches as all are."""
     killed = (
         "import json, os, sys\nfrom cce.training import TrainConfig, Trainer\n"
         "trainer = Trainer(TrainConfig(**json.loads(sys.argv[1])), sys.argv[2])\n"
@@ -122,8 +119,63 @@ def test_a_killed_stream_goes_on_in_a_folder_that_has_grown(days, tmp_path):
         "trainer.training.train_step = train_step\n"
         "trainer.run()\n"
     )
-    done = subprocess.run([sys.executable, "-c", killed, json.dumps(run), str(tmp_path / "killed")], check=False)
+    done = subprocess.run([sys.executable, "-c", killed, json.dumps(run), str(out)], check=False, **how)
     assert done.returncode == -9
+
+
+def as_json(paths):
+    """The rows of raw files as JSON lines, without keys of missing values."""
+    rows = [row for path in paths for row in csv.DictReader(path.read_text().splitlines())]
+    return [json.dumps({name: value for name, value in row.items() if value}) + "\n" for row in rows]
+
+
+@pytest.mark.slow
+def test_rows_from_standard_input_are_on_the_disk_before_they_are_trained_on(days, tmp_path, monkeypatch):
+    lines, rows = as_json(days[1:]), tmp_path / "rows.jsonl"
+    run = {**OPTIONS, "data": str(days[0]), "stream": [str(days[0]), "-"], "part_rows": ROWS}
+    rows.write_text("".join(lines[:450]) + '{"click": 1, "us')
+    with rows.open() as sent:
+        kill(run, tmp_path / "killed", stdin=sent)
+    parts = tmp_path / "killed" / "input"
+    written = "".join(path.read_text() for path in sorted(parts.iterdir())).splitlines(keepends=True)
+    assert ROWS <= len(written) <= 450
+    rows.write_text("".join(lines[len(written) : 450]) + '{"click": 1, "us')
+    with rows.open() as sent, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdin", sent)
+        with pytest.raises(
+            ValueError, match=r'must end with a line break, got b\'{"click": 1, "us\': its last row may'
+        ):
+            Trainer.resume(tmp_path / "killed").run()
+    assert [line["rows"] for line in scored(tmp_path / "killed")] == [ROWS, ROWS, ROWS]
+    rows.write_text("".join(lines[450:]))
+    with rows.open() as sent, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdin", sent)
+        Trainer.resume(tmp_path / "killed").run()
+    Trainer(config(days), tmp_path / "whole").run()
+    assert last_bits(tmp_path / "killed")[0] == last_bits(tmp_path / "whole")[0]
+    assert [sorted(path.name for path in parts.iterdir())] == [["000001.jsonl", "000002.jsonl", "000003.jsonl", "next"]]
+
+
+@pytest.mark.slow
+def test_several_processes_share_the_rows_of_each_part(days, tmp_path):
+    Trainer(config(days), tmp_path / "alone").run()
+    Trainer(config(days, max_steps=10), tmp_path / "together").run()
+    result = two_processes(days[0], tmp_path, "stream")
+    assert (tmp_path / "stream-1.done").exists(), result.stderr[-3000:]
+    found, expected = scored(tmp_path / "together"), scored(tmp_path / "alone")
+    assert [line["rows"] for line in found] == [ROWS] * DAYS
+    assert [line["ids"] for line in found] == [line["ids"] for line in expected]
+    assert [line["bce"] for line in found] == pytest.approx([line["bce"] for line in expected], abs=1e-5)
+
+
+@pytest.mark.slow
+def test_a_killed_stream_goes_on_in_a_folder_that_has_grown(days, tmp_path):
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    for number, day in enumerate(days[:3]):
+        day.rename(inbox / f"{number}{day.suffix}")
+    run = {**OPTIONS, "data": str(inbox / "0"), "stream": [str(inbox)]}
+    kill(run, tmp_path / "killed")
     days[3].rename(inbox / "3.csv")
     (inbox / "_SUCCESS").touch()
     Trainer.resume(tmp_path / "killed").run()
@@ -164,8 +216,29 @@ def test_bad_parts_are_named_in_a_line_and_nothing_is_lost(days, tmp_path):
     ]
     Trainer.resume(out, max_steps=100).run()  # nothing is left
     assert len(scored(out)) == 4
-    with pytest.raises(ValueError, match="must have an end to be finalized, and a stream goes on"):
-        finalize_run(out)
+
+
+@pytest.mark.slow
+def test_the_tables_of_a_stream_are_finalized_and_tomorrow_goes_on_from_its_rows(days, tmp_path):
+    out, whole = tmp_path / "run", tmp_path / "whole"
+    Trainer(config(days), whole).run()
+    before = Trainer(config(days[:-1]), out).run()
+    rows = last_bits(out)[0]
+    assert curve_of_run(out)[-1]["bits"] is None
+    assert last_bits(out)[0] == rows
+    small = finalize_run(out, bits=2)
+    assert small.scores == before.scores
+    run = cce.load_run(out)
+    assert all(table.is_final for table in run.model.tables.tables.values())
+    assert 0 < run.evaluate(days[-1]).scores["bce"] < 0.8
+    assert finalize_run(out).nbytes > small.nbytes
+    for wrong in ({"tolerance": 0.001}, {"refits": "auto"}):
+        with pytest.raises(ValueError, match=f"{next(iter(wrong))} does not go with a stream, which keeps no rows"):
+            finalize_run(out, **wrong)
+    with pytest.raises(ValueError, match="must have an end for its int8 rows to be removed"):
+        discard_rows(out)
+    Trainer.resume(out, stream=[str(day) for day in days]).run()
+    assert last_bits(out) == last_bits(whole)
 
 
 @pytest.mark.slow

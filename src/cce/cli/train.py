@@ -11,7 +11,7 @@ from cce.cli.loading import typed_bytes, typed_count
 from cce.evaluation import find_metric, format_scores
 from cce.records import RunRecord, strict_json
 from cce.run_folder import CONFIG
-from cce.training import GROUPS, MORE, TrainConfig, check_names, make_config, parse_pairs, read_toml
+from cce.training import GROUPS, MORE, STANDARD_INPUT, TrainConfig, check_names, make_config, parse_pairs, read_toml
 
 HELP = "train a model with tables of any kind and size"
 DESCRIPTION = (
@@ -27,6 +27,7 @@ EXAMPLE = """examples:
   cce train --resume runs/clicks-cce
   cce train --stream day1 day2.csv day3.parquet --out runs/daily
   cce train --continue runs/daily day4.csv
+  tail -f clicks.jsonl | cce train runs/day1 --stream - --set part_rows=20000 --out runs/live
   torchrun --nproc-per-node 2 -m cce train runs/clicks --cap 8000
 
 A TOML file has the same names as the options here, with _ for -. Options given here override those in the file."""
@@ -106,19 +107,25 @@ def given_options(options: argparse.Namespace) -> dict[str, Any]:
         if name in given:
             given[name] = str(Path(given[name]).resolve())  # a run may be resumed from another folder
     if "stream" in given:
-        given["stream"] = [str(Path(part).resolve()) for part in given["stream"]]
+        given["stream"] = _named_anywhere(given["stream"])
     file, colon, name = given.get("model", "").rpartition(":")
     if colon and Path(file).is_file():
         given["model"] = f"{Path(file).resolve()}:{name}"
     return given
 
 
+def _named_anywhere(parts: Sequence[str]) -> list[str]:
+    """Parts of a stream as another folder would name them."""
+    return [part if part == STANDARD_INPUT else str(Path(part).resolve()) for part in parts]
+
+
 def run(options: argparse.Namespace) -> None:
     given = given_options(options)
     if options.go_on is not None:
-        options.resume, parts = Path(options.go_on[0]), [str(Path(part).resolve()) for part in options.go_on[1:]]
+        options.resume, parts = Path(options.go_on[0]), _named_anywhere(options.go_on[1:])
         if parts:
-            given["stream"] = [*read_toml(options.resume / CONFIG).get("stream", []), *parts]
+            before = read_toml(options.resume / CONFIG).get("stream", [])
+            given["stream"] = [*before, *(part for part in parts if part not in before or part != STANDARD_INPUT)]
     if options.resume is None:
         config = make_config((read_toml(options.config) if options.config is not None else {}) | given)
     elif options.config is not None or options.out is not None:

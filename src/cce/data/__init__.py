@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from cce.data.record_format import MANIFEST, checksum, list_parts, read_manifest
     from cce.data.sources import SOURCES, Option, Source, register_source
     from cce.data.sources.criteo import criteo_kaggle_job
-    from cce.data.stream import StreamLoader
+    from cce.data.standard_input import InputParts
+    from cce.data.stream import PartRows, StreamLoader
     from cce.data.synthetic import Sample, SyntheticClicks, SyntheticConfig, prepare_synthetic
     from cce.data.vocabulary import Vocabulary
 

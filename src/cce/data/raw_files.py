@@ -41,6 +41,7 @@ FORMATS = {
 }
 ENDINGS = {ending: name for name, each in FORMATS.items() for ending in each.endings}
 COMPRESSED = ".gz"
+JSON_LINES = ".jsonl"  # of parts of a stream, and of rows that a run is asked about
 
 
 def check_pyarrow() -> None:

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from cce.data.arrow.blocks import RawBlock, as_texts
-from cce.data.arrow.tables import frame_blocks, parquet_blocks, parquet_columns, parse_text, record_blocks
+from cce.data.arrow.tables import frame_blocks, json_blocks, parquet_blocks, parquet_columns, parse_text, record_blocks
 from cce.data.loader import cut_batch, join_bags
 from cce.data.preparation.job import Columns, Reading
 from cce.data.preparation.reading import PARQUET_ROWS, clean_columns, well_formed
-from cce.data.raw_files import FORMATS, Input, check_columns, find_format, line_blocks, split_header
+from cce.data.raw_files import FORMATS, JSON_LINES, Input, check_columns, find_format, line_blocks, split_header
 from cce.data.vocabulary import Vocabulary
 from cce.schema import Batch, Schema
 
@@ -64,9 +64,13 @@ class RawRows:
             yield block if label is None or dropped is None else block.keep(block.numbers[label] != dropped)
 
     def _file_blocks(self, path: Path) -> Iterator[RawBlock]:
-        found = FORMATS[find_format(path, default=None if self.has_names else "tsv")]
+        is_json = path.suffix == JSON_LINES
+        found = FORMATS["csv" if is_json else find_format(path, default=None if self.has_names else "tsv")]
         Input(path).check()
         try:
+            if is_json:
+                yield from json_blocks(path, self.columns, self.reading, PARQUET_ROWS)
+                return
             if found.by_columns:
                 check_columns("it", self.columns.used, parquet_columns(path))
                 yield from parquet_blocks(path, None, self.columns, self.reading, PARQUET_ROWS)
@@ -121,10 +125,14 @@ class RowEncoder:
         for raw in self.raw_rows.blocks(rows):
             yield from self.cut(raw, batch_size)
 
-    def cut(self, raw: RawBlock, batch_size: int) -> list[Batch]:
+    def cut(self, raw: RawBlock, batch_size: int, *, rank: int = 0, world_size: int = 1) -> list[Batch]:
+        """The batches of a block, or a rank's share of each."""
         batch = self.encode(raw)
         whole, rest = divmod(len(batch), batch_size)
-        return cut_batch(batch, [batch_size] * whole + ([rest] if rest else [])) if len(batch) else []
+        lengths = [batch_size] * whole + ([rest] if rest else [])
+        bounds = [[length * each // world_size for each in range(world_size + 1)] for length in lengths]
+        shares = [end - begin for cuts in bounds for begin, end in itertools.pairwise(cuts)]
+        return cut_batch(batch, shares)[rank::world_size] if shares else []
 
     def encode(self, raw: RawBlock) -> Batch:
         num_rows, ones = len(raw.lines), np.ones(len(raw.lines), np.int64)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from cce.data.raw_files import find_format
+from cce.data.raw_files import JSON_LINES, find_format
 from cce.files import flush, named_full_disk, no_folder
 from cce.schema import Schema
 from cce.version import __version__
@@ -108,7 +108,8 @@ def list_parts(paths: Iterable[str | Path]) -> list[Path]:
             found.append(path)
             continue
         inside = [each for each in sorted(path.iterdir()) if not each.name.startswith((".", "_"))]
-        found += [p for p in inside if (p / MANIFEST).exists() or (p.is_file() and find_format(p, default=""))]
+        raw = [each for each in inside if each.suffix == JSON_LINES or find_format(each, default="")]
+        found += [each for each in inside if (each / MANIFEST).exists() or (each.is_file() and each in raw)]
     return found
 
 

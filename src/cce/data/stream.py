@@ -27,17 +27,27 @@ class StreamLoader:
     """The batches of a stream, part after part.
 
     `begin` opens the next part; iterating gives the rest of its rows, and at its end the part is done. Batches of a raw
-    file are cut where its blocks end.
+    file are cut where its blocks end. As in `Loader`, each rank takes its share of every batch.
 
     data: says how raw files are read, and which columns prepared parts must have.
     stream: parts; or folders of parts, in which there may be more the next time.
     """
 
-    def __init__(self, data: PreparedData, stream: Sequence[str], *, batch_size: int, verify: bool = True) -> None:
+    def __init__(
+        self,
+        data: PreparedData,
+        stream: Sequence[str],
+        *,
+        batch_size: int,
+        verify: bool = True,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
         self.data, self.stream, self.batch_size, self.verify = data, stream, batch_size, verify
+        self.rank, self.world_size = rank, world_size
         self.done: list[dict[str, Any]] = []  # parts: path, sha256, rows, times
         self.part: dict[str, Any] = {}  # the one that was begun
-        self.position = 0  # rows of it that were given
+        self.position = 0  # rows of it that all ranks together were given
 
     @property
     def epoch(self) -> int:
@@ -82,23 +92,19 @@ class StreamLoader:
         self.part = part
         return ""
 
-    def scored(self, batch_size: int) -> Iterator[Batch]:
-        """All batches of the part that was begun, while its rows are counted; a malformed row is rejected."""
-        path, held_out = Path(self.part["path"]), 0
-        times: list[float] = []
+    def scored(self, batch_size: int) -> PartRows:
+        """All batches of the part that was begun; a malformed row is rejected."""
+        return PartRows(self, batch_size)
+
+    def count(self, scored: PartRows) -> None:
+        """Note how many rows the part that was begun has, and when they were."""
+        path, times, held_out = scored.path, scored.times, 0
         if path.is_dir():
-            data = self._open(path)
+            data = self.open(path)
             times, held_out = data.manifest.get("times") or [], sum(data.manifest["splits"].values())
             held_out -= data.num_rows("train")
-            batches: Iterator[Batch] = iter(data.loader("train", batch_size=batch_size, shuffle=False))
-        else:
-            batches = self._raw_batches(path, batch_size, times)
-        num_rows = 0
-        for batch in batches:
-            num_rows += len(batch)
-            yield batch
         times = [min(times), max(times)] if times else []
-        self.part |= {"rows": num_rows, "times": times, "held_out": held_out}
+        self.part |= {"rows": scored.position, "times": times, "held_out": held_out}
 
     @property
     def notes(self) -> list[str]:
@@ -113,19 +119,10 @@ class StreamLoader:
         return found
 
     def __iter__(self) -> Iterator[Batch]:
-        path, position = Path(self.part["path"]), self.position
-        if path.is_dir():
-            loader = self._open(path).loader("train", batch_size=self.batch_size, shuffle=False)
-            loader.position = position
-            batches: Iterator[Batch] = iter(loader)
-        else:
-            batches = self._raw_batches(path, self.batch_size, [])
-        start = 0 if not path.is_dir() else position
-        for batch in batches:
-            start += len(batch)
-            if start > position:
-                self.position = start
-                yield batch
+        rows = PartRows(self, self.batch_size, start=self.position)
+        for batch in rows:
+            self.position = rows.position
+            yield batch
         self.done.append(self.part)
         self.part, self.position = {}, 0
 
@@ -150,17 +147,7 @@ class StreamLoader:
         rows = RawRows(columns, reading, has_names=data.manifest["kind"] == "table", has_labels=True, has_times=True)
         return RowEncoder(data.schema, rows, load_vocabularies(data.path, data.manifest, data.schema))
 
-    def _raw_batches(self, path: Path, batch_size: int, times: list[float]) -> Iterator[Batch]:
-        for raw in self.encoder.raw_rows.blocks(path):
-            self._note_times(raw, times)
-            yield from self.encoder.cut(raw, batch_size)
-
-    def _note_times(self, raw: RawBlock, times: list[float]) -> None:
-        timestamp = self.encoder.raw_rows.columns.timestamp
-        if timestamp is not None and len(raw.lines):
-            times += [float(raw.numbers[timestamp].min()), float(raw.numbers[timestamp].max())]
-
-    def _open(self, path: Path) -> PreparedData:
+    def open(self, path: Path) -> PreparedData:
         """A prepared part, which must have ids and columns as the stream's data set has them."""
         part, data = PreparedData.open(path, verify=self.verify), self.data
         if part.schema != data.schema:
@@ -174,3 +161,38 @@ class StreamLoader:
         if raw_options(path, part.manifest) != raw_options(data.path, data.manifest):
             raise ValueError(f"{path} must have been prepared with the options and scales of {data.path}, got others.")
         return part
+
+
+class PartRows:
+    """The batches of the part that a stream has begun, from its row `start` on: this rank's share of each.
+
+    position: rows that all ranks together were given. times: of rows of raw files.
+    """
+
+    def __init__(self, stream: StreamLoader, batch_size: int, *, start: int = 0) -> None:
+        self.stream, self.batch_size, self.position = stream, batch_size, start
+        self.path, self.times = Path(stream.part["path"]), list[float]()
+
+    def __iter__(self) -> Iterator[Batch]:
+        stream, how = self.stream, {"rank": self.stream.rank, "world_size": self.stream.world_size}
+        if self.path.is_dir():
+            loader = stream.open(self.path).loader("train", batch_size=self.batch_size, shuffle=False, **how)
+            loader.position = self.position
+            for batch in loader:
+                self.position = loader.position
+                yield batch
+            return
+        end = 0
+        for raw in stream.encoder.raw_rows.blocks(self.path):
+            self._note_times(raw)
+            last = end + len(raw.lines)
+            for batch in stream.encoder.cut(raw, self.batch_size, **how):
+                end = min(end + self.batch_size, last)
+                if end > self.position:
+                    self.position = end
+                    yield batch
+
+    def _note_times(self, raw: RawBlock) -> None:
+        timestamp = self.stream.encoder.raw_rows.columns.timestamp
+        if timestamp is not None and len(raw.lines):
+            self.times += [float(raw.numbers[timestamp].min()), float(raw.numbers[timestamp].max())]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         GROUPS,
         MAY_CHANGE,
         MORE,
+        STANDARD_INPUT,
         TrainConfig,
         check_names,
         make_config,

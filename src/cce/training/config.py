@@ -24,6 +24,7 @@ from cce.plugins import check_plugins
 LR_SCHEDULES = ("constant", "linear", "cosine")
 MAY_BE_ZERO = ("seed", "refits")
 AUTO, NEVER = "auto", "never"
+STANDARD_INPUT = "-"  # as a part of a stream
 CLUSTER_SCHEDULES = ("best-of-10-epochs", "one-epoch")  # of the paper
 SPARSE_OPTIMIZERS = ("sgd", "adagrad")
 PRESETS = ("tuned", "paper")
@@ -124,8 +125,9 @@ class TrainConfig:
         [],
         "training",
         "train once, in this order, on prepared data sets and raw files like the data set (default: the first part), "
-        "or on folders of them; each part is scored before it is trained on",
+        "on folders of them, or on JSON lines from standard input (-); each part is scored before it is trained on",
     )
+    part_rows: int = option(100_000, MORE, "rows of a part of the stream that comes from standard input")
     epochs: int = option(1, "training", "passes over the training rows; 0 with start_from")
     max_steps: int | None = option(None, "training", "stop after N optimizer steps")
     batch_size: int = option(
@@ -304,7 +306,7 @@ def check_names(names: Iterable[str], where: str) -> None:
 def make_config(values: Mapping[str, Any]) -> TrainConfig:
     """The configuration of these values; a wrong name is rejected, and a wrong type."""
     check_names(values, "the configuration")
-    if "data" not in values and values.get("stream"):
+    if "data" not in values and values.get("stream", [STANDARD_INPUT])[0] != STANDARD_INPUT:
         from cce.data import list_parts
 
         values = {**values, "data": str(next(iter(list_parts(values["stream"])), values["stream"][0]))}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from cce.compression import Finalized, finalize
@@ -275,13 +275,7 @@ class FinalizePhase(Phase):
     def _choose(self, *, curve: bool) -> Finalized:
         """Finalize, in the size of the options, or the smallest that validation cannot tell from int8 rows."""
         session, config = self.session, self.config
-        size: dict[str, Any] = {"bits": config.bits} if config.bits else {}
-        if config.nbytes is not None:
-            tables = [table for table in session.model.modules() if isinstance(table, Embedding)]
-            others = sum(table.nbytes for table in tables if not isinstance(table, Finalizable) or table.is_final)
-            if config.nbytes <= others:
-                raise ValueError(f"nbytes must be above {others}, those of full tables, got {config.nbytes}.")
-            size = {"nbytes": config.nbytes - others}
+        size = size_arguments(session.model, config.nbytes, config.bits)
         if session.has_rows("validation"):
             size["validate"] = self._validation_loss
             size |= {} if config.bits or config.nbytes is not None else {"tolerance": config.tolerance}
@@ -294,6 +288,17 @@ class FinalizePhase(Phase):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
+
+
+def size_arguments(model: nn.Module, nbytes: int | None, bits: float | None) -> dict[str, Any]:
+    """Arguments of `finalize` for a size of all tables, of which full ones keep theirs."""
+    if nbytes is None:
+        return {"bits": bits} if bits else {}
+    tables = [table for table in model.modules() if isinstance(table, Embedding)]
+    others = sum(table.nbytes for table in tables if not isinstance(table, Finalizable) or table.is_final)
+    if nbytes <= others:
+        raise ValueError(f"nbytes must be above {others}, those of full tables, got {nbytes}.")
+    return {"nbytes": nbytes - others}
 
 
 def sizes_of(finalized: Finalized, rows_nbytes: int) -> list[dict[str, Any]]:

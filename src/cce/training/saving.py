@@ -86,14 +86,18 @@ def read_saved(
 
 
 def _with_int8_rows(latest: Checkpoint, config: ResolvedConfig) -> Checkpoint:
-    """The last checkpoint of int8 rows, if these were finalized at the end of a run that is now to have more steps."""
+    """The last checkpoint of int8 rows, if these were finalized, and the run is now to have more steps.
+
+    A stream is always to have more.
+    """
     phases = latest.state["phases"]
     if not phases["finalize"]["rows_steps"]:
         return latest
     step, folder = phases["finalize"]["rows_steps"][0], latest.path.parent
-    is_trained = latest.state["loader"]["epoch"] >= config.epochs or step >= config.max_steps
-    if step == latest.step or phases["train"]["is_stopped"] or is_trained:
-        return latest
+    if not config.stream:
+        is_trained = latest.state["loader"]["epoch"] >= config.epochs or step >= config.max_steps
+        if step == latest.step or phases["train"]["is_stopped"] or is_trained:
+            return latest
     found = read_checkpoint(checkpoint_path(folder, step))
     remove_after(folder, step)  # or they would be taken for newer ones
     return found

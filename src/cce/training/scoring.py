@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import nn
 
-from cce.data import Loader
+from cce.data import Loader, PartRows
 from cce.distributed import Ranks, broadcast, gather_rows
 from cce.evaluation import DEFAULT_METRICS, ScoredRows, check_rows, find_metric
 from cce.schema import Batch
@@ -24,14 +24,14 @@ def score(
 ) -> Scores:
     """Score all rows; every rank its share, and all get the same result.
 
-    loader: the batches, in order; with several ranks a `Loader`, which knows how many rows all have been given.
+    loader: the batches, in order; with several ranks one that knows how many rows all have been given.
     """
     ranks = Ranks() if ranks is None else ranks
     was_training = model.training
     model.eval()
     parts, problem, start = [], "", 0
     for batch in loader:
-        length = loader.position - start if ranks.world_size > 1 and isinstance(loader, Loader) else len(batch)
+        length = loader.position - start if isinstance(loader, Loader | PartRows) else len(batch)
         first_row = start + length * ranks.rank // ranks.world_size  # of this rank's, in the split
         start += length
         logits = model(batch.to(device)).float().cpu()

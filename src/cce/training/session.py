@@ -42,8 +42,6 @@ class Session:
         if config.sparse and ranks.world_size > 1:
             got = f"sparse=True and {ranks.world_size} processes"
             raise ValueError(f"method_options sparse needs a single process: several sum dense gradients, got {got}.")
-        if config.stream and ranks.world_size > 1:
-            raise ValueError(f"stream goes with a single process, got {ranks.world_size}.")
         if not config.stream and not data.num_rows("train"):
             raise ValueError(f"data must have training rows, got none in {config.data}.")
         self.device = ranks.device(config.device)
@@ -140,10 +138,10 @@ class Session:
 
 
 def new_loader(config: ResolvedConfig, data: PreparedData, ranks: Ranks) -> Loader | StreamLoader:
+    how: dict[str, Any] = {"batch_size": config.batch_size, "rank": ranks.rank, "world_size": ranks.world_size}
     if config.stream:
-        return StreamLoader(data, config.stream, batch_size=config.batch_size, verify=config.verify)
-    how: dict[str, Any] = {"batch_size": config.batch_size, "shuffle": config.shuffle, "seed": config.seed}
-    return data.loader("train", **how, rank=ranks.rank, world_size=ranks.world_size)
+        return StreamLoader(data, config.stream, verify=config.verify, **how)
+    return data.loader("train", shuffle=config.shuffle, seed=config.seed, **how)
 
 
 def load_code(config: ResolvedConfig) -> None:

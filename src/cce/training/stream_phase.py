@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cce.data import StreamLoader
+from cce.data import InputParts, StreamLoader
 from cce.diagnostics import summary
+from cce.distributed import broadcast
 from cce.evaluation import format_scores
 from cce.text import format_bytes
+from cce.training.config import STANDARD_INPUT
 from cce.training.outcome import held_in_training
 from cce.training.phases import TrainPhase
 from cce.training.scoring import Scores, score
 from cce.training.session import SCORED_ROWS, int8_tables
 from cce.training.stopping import how_to_resume
 
+if TYPE_CHECKING:
+    from cce.training.trainer import Trainer
+
+INPUT = "input"  # the folder of parts from standard input, in that of the run
+
 
 class StreamPhase(TrainPhase):
     """Steps over the parts of a stream. It is saved after each part, and `validations_per_epoch` times within it."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        super().__init__(trainer)
+        loader, folder = self.loader, trainer.folder.path / INPUT
+        is_read = STANDARD_INPUT in loader.stream and self.session.ranks.is_main
+        self.input = InputParts(folder, self.config.part_rows) if is_read else None
+        loader.stream = [str(folder) if part == STANDARD_INPUT else part for part in loader.stream]
 
     @property
     def loader(self) -> StreamLoader:
@@ -27,7 +42,15 @@ class StreamPhase(TrainPhase):
     @property
     def is_done(self) -> bool:
         """Whether no part is left, for the time being, or enough steps are done."""
-        return self._is_cut() or self.loader.find_next() is None
+        return self._is_cut() or self._find_next() == ("", False)
+
+    def _find_next(self) -> tuple[str, bool]:
+        """The next part, or "", and whether standard input may have more, as the first process sees it."""
+        found = ("", False)
+        if self.session.ranks.is_main:
+            found = str(self.loader.find_next() or ""), self.input is not None and not self.input.has_ended
+        path, has_more = broadcast(found, self.session.ranks)
+        return path, has_more
 
     @property
     def scores(self) -> Scores:
@@ -44,14 +67,23 @@ class StreamPhase(TrainPhase):
     def run(self) -> None:
         """Train on all parts that there are."""
         while not self.is_done:
-            if self._begin() and self.train_epoch():
+            path, _ = self._find_next()
+            if not path:
+                self._wait()
+            elif self._begin(Path(path)) and self.train_epoch():
                 self.trainer.save()
 
-    def _begin(self) -> bool:
-        """Open the next part and score it, or go on with the one under way; whether there are rows to train on."""
+    def _wait(self) -> None:
+        """Wait for rows from standard input."""
+        if self.input is not None:
+            done = [Path(part["path"]) for part in self.loader.done]
+            self.input.make_part(done, self.trainer.stop_request)
+        self.trainer.agree_to_go_on()
+        self.trainer.leave_if_asked()
+
+    def _begin(self, path: Path) -> bool:
+        """Open a part and score it, or go on with the one under way; whether there are rows to train on."""
         loader, progress = self.loader, self.trainer.progress
-        path = loader.find_next()
-        assert path is not None
         try:
             if note := loader.begin(path):
                 return self._say(note)
@@ -73,8 +105,9 @@ class StreamPhase(TrainPhase):
         session, trainer, loader = self.session, self.trainer, self.loader
         trainer.guard.check_weights()
         with session.stopwatch("score"), trainer.guard.explained_logits():
-            batches = loader.scored(SCORED_ROWS)
-            scores = score(session.model, batches, self.config.metrics, device=session.device)
+            rows, ranks = loader.scored(SCORED_ROWS * session.ranks.world_size), session.ranks
+            scores = score(session.model, rows, self.config.metrics, device=session.device, ranks=ranks)
+            loader.count(rows)
         if not loader.num_rows:
             loader.done.append(loader.part)
             loader.part = {}

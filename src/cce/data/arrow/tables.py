@@ -2,6 +2,8 @@
 pyarrow, …; none is imported), lists of dictionaries, and lines of text, with a reason for each malformed one.
 """
 
+import itertools
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -104,6 +106,27 @@ def record_blocks(
         some = records[start : start + num_rows]
         arrays = {name: _column([record.get(name) for record in some], name) for name in columns.used}
         yield raw_block(pa.table(arrays), columns, reading, np.arange(len(some)), [])
+
+
+def json_blocks(path: Path, columns: Columns, reading: Reading, num_rows: int) -> Iterator[RawBlock]:
+    """A file of JSON lines, which are objects, in blocks of at most `num_rows` rows."""
+    with path.open("rb") as file:
+        for first in itertools.count(1, num_rows):
+            lines = enumerate(itertools.islice(file, num_rows), start=first)
+            records = [_json_object(line, f"{path}, row {number}") for number, line in lines]
+            if not records:
+                return
+            yield from record_blocks(records, columns, reading, num_rows)
+
+
+def _json_object(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError(f"{where}: a row must be a JSON object, got {line.rstrip()[:40]!r}.")
+    return found
 
 
 def _column(values: list[Any], name: str) -> Any:
