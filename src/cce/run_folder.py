@@ -18,7 +18,8 @@ from cce.records import RunRecord, read_records, strict_json, write_records
 CONFIG, LOG, CHECKPOINTS, RECORD, ERROR = "config.toml", "metrics.jsonl", "checkpoints", "record.jsonl", "error.txt"
 RECIPE, RECORDS = "recipe.toml", "records.jsonl"  # of a sweep, beside its runs
 TRIALS = "tune"  # the folder of the runs that options were chosen by, inside that of a sweep
-BEFORE_SAVING = ("train", "validation")  # what is logged after a step comes before its checkpoint; the rest after it
+# what is logged after a step comes before its checkpoint; the rest after it
+BEFORE_SAVING = ("train", "validation", "ids")
 
 
 class RunFolder:

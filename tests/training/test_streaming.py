@@ -14,7 +14,7 @@ import cce
 from cce.cli import main
 from cce.data import PreparedData
 from cce.run_folder import RunFolder
-from cce.training import TrainConfig, Trainer, curve_of_run, discard_rows, finalize_run
+from cce.training import TrainConfig, Trainer, curve_of_run, discard_rows, finalize_run, inspect_checkpoint
 from cce.training.checkpoint import list_checkpoints, read_checkpoint
 from cce.training.scoring import score
 from helpers.two_ranks import two_processes
@@ -239,6 +239,20 @@ def test_the_tables_of_a_stream_are_finalized_and_tomorrow_goes_on_from_its_rows
         discard_rows(out)
     Trainer.resume(out, stream=[str(day) for day in days]).run()
     assert last_bits(out) == last_bits(whole)
+
+
+@pytest.mark.slow
+def test_what_became_of_ids_is_in_the_log_of_any_run_and_can_be_inspected(tmp_path):
+    cce.prepare(write_day(tmp_path / "day.csv", 0), tmp_path / "open", split="random", open=True, **COLUMNS)
+    run = OPTIONS | {"data": str(tmp_path / "open"), "method_options": {"max_rows": 20}, "refits": 0}
+    Trainer(TrainConfig(**run), tmp_path / "run").run()
+    lines = [line for line in RunFolder(tmp_path / "run").scan_log()[0] if line["kind"] == "ids"]
+    assert len(lines) == 4  # one for each validation, and after finalize
+    users = lines[-1]["ids"]["user"]
+    assert users["rows"] + users["evicted"] == users["admitted"] > users["rows"] > 0
+    found = inspect_checkpoint(tmp_path / "run")
+    assert found.ids == lines[-1]["ids"]
+    assert "ids with rows, and those that came and went  rows  admitted  refused  evicted" in str(found)
 
 
 @pytest.mark.slow

@@ -140,7 +140,7 @@ class Int8Rows(IndexModule):
         `evicted` made space for others; `expired` had not occurred for long.
         """
         record = self.live.record[0]
-        return {"rows": self.num_rows - 1} | {name: int(record[name]) for name in COUNTED[2:]}
+        return {"rows": max(self.num_rows - 1, self.map.num_rows)} | {name: int(record[name]) for name in COUNTED[2:]}
 
     # -- sizes ---------------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from cce.training.model import load_model
 from cce.training.monitoring import peaks_line
 from cce.training.phases import sizes_table
 from cce.training.saving import read_options
+from cce.training.session import row_counters
 from cce.training.stopping import non_finite_parameter
 
 BAD_FILE = (OSError, TypeError, ValueError)
@@ -35,6 +36,7 @@ class Inspection:
     config: dict[str, Any]
     curve: list[dict[str, float]]
     tables: Any  # Footprints
+    ids: dict[str, dict[str, int]]  # by feature: ids with rows, and those that came and went
     num_params: int  # of the whole model
     sizes: list[dict[str, Any]]  # that there were to choose from when tables were finalized
     peak_nbytes: dict[str, int]  # measured, by phase
@@ -46,6 +48,8 @@ class Inspection:
     def __str__(self) -> str:
         lines = [f"checkpoint: {self.path}", f"step {self.step:,}; model of {self.num_params:,} params", ""]
         lines += [str(self.tables), ""]
+        if self.ids:
+            lines += [_ids_table(self.ids), ""]
         if self.sizes:
             lines += [sizes_table(self.sizes), ""]
         if self.curve:
@@ -74,11 +78,18 @@ def inspect_checkpoint(path: Path, *, model: str | None = None) -> Inspection:
         config=checkpoint.get("config", dict),
         curve=checkpoint.get("curve", list),
         tables=summary(made),
+        ids=row_counters(made),
         num_params=summary(made).num_params + rest,
         sizes=checkpoint.get("phases", dict)["finalize"]["sizes"],
         peak_nbytes=checkpoint.get("peak_nbytes", dict),
         damage=damage,
     )
+
+
+def _ids_table(ids: dict[str, dict[str, int]]) -> str:
+    names = list(next(iter(ids.values())))
+    rows = [(feature, *(f"{own[name]:,}" for name in names)) for feature, own in ids.items()]
+    return format_table(("ids with rows, and those that came and went", *names), rows, num_left=1)
 
 
 def _curve_table(curve: list[dict[str, float]]) -> str:

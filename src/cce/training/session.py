@@ -162,9 +162,26 @@ def give_rows(model: nn.Module, data: PreparedData) -> None:
 
 def int8_tables(model: nn.Module) -> dict[str, Finalizable]:
     """The tables that train as int8 rows, by feature."""
+    return {name: table for name, table in _tables_with_rows(model).items() if not table.is_final}
+
+
+def _tables_with_rows(model: nn.Module) -> dict[str, Finalizable]:
     collections = [module for module in model.modules() if isinstance(module, EmbeddingCollection)]
     tables = {name: table for collection in collections for name, table in collection.tables.items()}
-    return {name: table for name, table in tables.items() if isinstance(table, Finalizable) and not table.is_final}
+    return {name: table for name, table in tables.items() if isinstance(table, Finalizable)}
+
+
+def row_counters(model: nn.Module) -> dict[str, dict[str, int]]:
+    """By feature, how many ids have rows, and how many came and went, where any did while the model trained."""
+    found = {name: table.rows.counters for name, table in _tables_with_rows(model).items()}
+    return {name: own for name, own in found.items() if any(own[what] for what in own if what != "rows")}
+
+
+def counters_line(counters: dict[str, dict[str, int]]) -> str:
+    """How many ids of all features have rows, and what became of others."""
+    total = {name: sum(own[name] for own in counters.values()) for name in ("rows", "refused", "evicted", "expired")}
+    others = "".join(f", {number:,} {name}" for name, number in total.items() if name != "rows" and number)
+    return f"{total['rows']:,} ids have rows{others}"
 
 
 def counts_of_tables(model: nn.Module, data: PreparedData) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ from cce.training.config import STANDARD_INPUT
 from cce.training.outcome import held_in_training
 from cce.training.phases import TrainPhase
 from cce.training.scoring import Scores, score
-from cce.training.session import SCORED_ROWS, int8_tables
+from cce.training.session import SCORED_ROWS, counters_line, row_counters
 from cce.training.stopping import how_to_resume
 
 if TYPE_CHECKING:
@@ -120,12 +120,12 @@ class StreamPhase(TrainPhase):
         nbytes = sum(parts[name]["codes"] or own for name, own in held.items())
         others = sum(own["gradients"] + own["optimizer"] for own in parts.values())
         sizes = {"rows": loader.num_rows, "nbytes": nbytes, "training_nbytes": nbytes + others}
-        ids = {name: table.rows.counters for name, table in int8_tables(session.model).items()}
+        ids = row_counters(session.model)
         trainer.write("part", part=session.epoch + 1, path=str(path), **sizes, **scores, ids=ids)
         trainer.progress.say(
             f"part {session.epoch + 1}, {path.name}: {loader.num_rows:,} rows, scored before training: "
             f"{format_scores(scores)}; tables hold {format_bytes(nbytes)}, "
-            f"in training {format_bytes(nbytes + others)}; {_said(ids)}"
+            f"in training {format_bytes(nbytes + others)}; {counters_line(ids)}"
         )
         return loader.num_rows
 
@@ -135,10 +135,3 @@ class StreamPhase(TrainPhase):
         done, before = (at * times // loader.num_rows for at in (loader.position, loader.position - num_rows))
         if before < done < times:  # after the last row the part is saved as a whole
             self.trainer.save()
-
-
-def _said(ids: dict[str, dict[str, int]]) -> str:
-    """How many ids have rows, and what became of others."""
-    total = {name: sum(table[name] for table in ids.values()) for name in ("rows", "refused", "evicted", "expired")}
-    others = "".join(f", {number:,} {name}" for name, number in total.items() if name != "rows" and number)
-    return f"{total['rows']:,} ids have rows{others}"

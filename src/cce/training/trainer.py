@@ -25,7 +25,7 @@ from cce.training.phases import FinalizePhase, Phase, TrainPhase
 from cce.training.refit_phase import RefitPhase
 from cce.training.resolving import resolve
 from cce.training.saving import read_run_options, read_saved, save_run
-from cce.training.session import Session, shares_without_row
+from cce.training.session import Session, counters_line, row_counters, shares_without_row
 from cce.training.stopping import DivergenceGuard, explained_lost_peer, how_to_resume
 from cce.training.stream_phase import StreamPhase
 
@@ -151,6 +151,9 @@ class Trainer:
         self.write("validation", **scores)
         self.progress.update(0, validation=leading.format(scores[leading.name]))
         note = ", the best so far" if is_best else ""
+        if ids := row_counters(session.model):
+            self.write("ids", ids=ids)
+            note += f"; {counters_line(ids)}"
         self.progress.say(f"step {session.step:,}: validation {format_scores(scores)}{note}")
 
     def end_event(self, what: str) -> None:
