@@ -53,12 +53,14 @@ def objects() -> dict:
         "table": table,
         "bag": cce.embeddings.EmbeddingBag(copy.deepcopy(table), mode="sum"),
         "mean_bag": cce.embeddings.EmbeddingBag(copy.deepcopy(table)),
+        "whole_bag": cce.embeddings.EmbeddingBag(copy.deepcopy(table), mode="sum", include_last_offset=True),
         "dhe": cce.embeddings.DeepHashEmbedding(1000, 16, width=3),
         "weighted": cce.embeddings.HashEmbedding(1000, 16, num_rows=5, weighted=True),
         "unlearned": cce.embeddings.ClusteredEmbedding(1000, 16, num_rows=20, num_learned=0),
         "clustered_once": clustered_once,
         "collection": cce.EmbeddingCollection({"user": 1000, "item": 500}, 16, method="cce-paper", cap=1000),
         "rows": cce.embeddings.CCEEmbedding(1000, 16),
+        "open_rows": cce.embeddings.CCEEmbedding(None, 16),
         "collection_of_rows": cce.EmbeddingCollection({"user": 9000, "item": 5000}, 16),
         "model": model,
         "adam": torch.optim.Adam(model.parameters()),
@@ -76,7 +78,7 @@ def objects() -> dict:
 def names() -> dict:
     """All that a call may name."""
     packages = (cce.plugins, cce.hashing, cce.footprint, cce.budget, cce.evaluation, cce.data, cce.collection)
-    packages += (cce.diagnostics, cce.reclustering, cce.models, cce.clustering, cce.embeddings, cce)
+    packages += (cce.indexing, cce.diagnostics, cce.reclustering, cce.models, cce.clustering, cce.embeddings, cce)
     public = {name: getattr(package, name) for package in packages for name in dir(package) if name[0] != "_"}
     tools = {"torch": torch, "theory": theory, "nan": math.nan, "inf": math.inf, "generator": torch.Generator}
     tools |= {"ids": lambda values: torch.tensor(values, dtype=torch.int64), "schema": SCHEMA}
@@ -112,7 +114,7 @@ def test_a_bad_input_gives_one_clear_line_and_leaves_nothing_behind(call, kind, 
 
 
 def test_there_are_many_cases_and_every_message_is_a_rule_in_one_line():
-    assert len(CASES) >= 370
+    assert len(CASES) >= 470
     assert len(CASES) == sum(not line.startswith((" ", "#")) for line in LINES if line)
     assert len({case.id for case in CASES}) == len(CASES)
     for case in CASES:

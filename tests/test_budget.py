@@ -48,10 +48,3 @@ def test_it_is_made_of_itself_or_of_one_of_four():
     assert make_budget(None, 3, None, None, None) == Budget(cap=3)
     assert make_budget(None, None, None, 4, None) == Budget(nbytes=4)
     assert make_budget(None, *NONE).is_full
-
-
-def test_a_budget_beside_another_is_rejected():
-    with pytest.raises(ValueError, match="give budget or cap, num_params, nbytes or compression, got budget=cap=3 and"):
-        make_budget(Budget(cap=3), None, 5, None, None)
-    with pytest.raises(TypeError, match=r"budget must be a cce\.budget\.Budget, got 3 of type int"):
-        make_budget(3, *NONE)

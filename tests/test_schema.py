@@ -1,7 +1,6 @@
 """Features, schemas and batches: plain values that go to JSON and back."""
 
 import json
-import re
 
 import pytest
 import torch
@@ -27,18 +26,6 @@ def test_a_schema_knows_its_sizes():
     assert SCHEMA.vocabulary_sizes == {"user": 100, "tags": 7}
     assert SCHEMA.is_multi_hot
     assert not Schema((Feature("user", 100),)).is_multi_hot
-
-
-def test_a_feature_without_ids_or_with_a_number_for_a_name_is_rejected():
-    with pytest.raises(ValueError, match=re.escape("num_embeddings of feature 'user' must lie in [1, 2**63), got 0.")):
-        Feature("user", 0)
-    with pytest.raises(TypeError, match="name of a feature must be a str, got 3 of type int"):
-        Feature(3, 3)
-
-
-def test_a_name_given_twice_is_rejected():
-    with pytest.raises(ValueError, match="columns must have distinct names, got 'age' twice"):
-        Schema((Feature("age", 3),), ("age",))
 
 
 def test_a_batch_goes_to_a_device_with_all_its_tensors():

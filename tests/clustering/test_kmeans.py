@@ -188,29 +188,6 @@ def test_points_far_from_the_origin_keep_their_precision():
     assert torch.allclose(fit.centroids - 1000, centers, atol=0.01)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"n_clusters": 0}, r"n_clusters must lie in \[1, 2\*\*31\), got 0"),
-        ({"max_iter": -1}, r"max_iter must lie in \[0, 2\*\*31\), got -1"),
-        ({"tol": -0.1}, r"tol must be a finite number of at least 0, got -0\.1"),
-        ({"tol": math.nan}, "tol must be a finite number of at least 0, got nan"),
-        ({"init": "farthest"}, "init must be a tensor or one of random, k-means\\+\\+, got 'farthest'"),
-        ({"init": torch.zeros(3, 2)}, "init must have n_clusters = 2 rows, got 3"),
-        ({"init": torch.zeros(2, 3)}, "init must have the width of points, 2, got 3"),
-        ({"sample_weight": torch.zeros(6)}, "sample_weight must not all be zero"),
-        ({"backend": "cuml"}, "backend must be one of auto, torch, native, faiss; got 'cuml'"),
-        ({"points": torch.empty(0, 2)}, "points must have at least one row, got 0"),
-        ({"points": torch.tensor([[1.0, math.nan]])}, "points must be finite, got NaN or inf in 1 of 1 rows"),
-    ],
-)
-def test_wrong_arguments_are_named_with_their_rule_and_value(arguments, message):
-    call = {"points": torch.zeros(6, 2), "n_clusters": 2, **arguments}
-    points = call.pop("points")
-    with pytest.raises(ValueError, match=message):
-        kmeans(points, **call)
-
-
 def begin(points, n_clusters, **options):
     """Where a fit begins."""
     return kmeans(points, n_clusters, max_iter=0, generator=seeded(0), **options).centroids

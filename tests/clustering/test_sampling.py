@@ -64,15 +64,6 @@ def test_a_small_sample_of_a_huge_vocabulary_is_quick_and_small():
     assert sample_ids(2**40, 1000, generator=seeded(7)).max() < 2**40
 
 
-def test_wrong_sizes_are_named():
-    with pytest.raises(ValueError, match=r"num_samples must lie in \[0, 2\*\*63\), got -1"):
-        sample_ids(3, -1)
-    with pytest.raises(ValueError, match=r"counts must have shape \(3,\), one count per id, got \(2,\)"):
-        sample_ids(3, 1, counts=torch.ones(2))
-    with pytest.raises(ValueError, match=r"counts must be finite and not negative, got values down to -1\.0"):
-        sample_ids(3, 1, counts=torch.tensor([1.0, -1.0, 2.0]))
-
-
 def test_weights_of_a_sample_sum_to_those_of_all_and_the_heaviest_are_drawn_for_certain():
     weights = torch.rand(5_000, generator=seeded(0)).mul(4).exp()
     weights[7] = 1e6

@@ -1,7 +1,6 @@
 """Budgets are shared out by rule, never exceeded, and weighed as the real tables weigh."""
 
 import json
-import math
 import re
 
 import pytest
@@ -152,32 +151,6 @@ def test_methods_by_name_and_by_rule():
     assert [table.method for table in by_rule.tables] == ["hash", "pq", "full"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"cap": 10, "nbytes": 10}, "give one of cap, num_params, nbytes and compression, got cap=10 and nbytes=10"),
-        ({"cap": 0}, r"cap must lie in \[1"),
-        ({"num_params": 5}, "num_params must be at least 48, the smallest tables together, got 5"),
-        ({"compression": 0.5}, "compression must be a finite number of at least 1, got 0.5"),
-        ({"compression": math.nan}, "compression must be a finite number of at least 1, got nan"),
-        ({"method": "magic"}, "method must be one of"),
-        ({"method": {"user": "cce"}}, "method must name every feature, but does not name 'item', got {'user': 'cce'}"),
-    ],
-)
-def test_wrong_arguments_are_named(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        plan_tables(SIZES, 16, **arguments)
-
-
-def test_wrong_options_and_vocabularies_are_named():
-    with pytest.raises(TypeError, match="method 'cce' has no option 'colour'"):
-        plan_tables(SIZES, 16, options={"cce": {"colour": "blue"}}, cap=100)
-    with pytest.raises(ValueError, match=r"vocabularies: the number of ids of 'a' must lie in \[1"):
-        plan_tables({"a": 0}, 16)
-    with pytest.raises(ValueError, match="vocabularies must name at least one feature"):
-        plan_tables({}, 16)
-
-
 def test_it_prints_a_row_for_each_table_and_one_for_all():
     plan = plan_tables(SIZES, 16, cap=1000)
     lines = str(plan).splitlines()
@@ -193,21 +166,6 @@ def test_it_prints_a_row_for_each_table_and_one_for_all():
 def test_a_plan_of_huge_vocabularies_allocates_nothing():
     plan = plan_tables({f"f{i}": 10**9 for i in range(26)}, 128, nbytes=200 * 2**30)
     assert plan.nbytes <= 200 * 2**30
-
-
-def test_options_of_a_method_that_is_not_there_are_rejected():
-    with pytest.raises(ValueError, match="a name in options must be one of"):
-        plan_tables({"a": 1000}, 4, cap=100, options={"magic": {}})
-
-
-def test_an_option_that_follows_from_the_budget_is_rejected():
-    with pytest.raises(ValueError, match="num_rows follows from the budget: leave it out, got num_rows=7"):
-        plan_tables({"a": 1000}, 4, method="hash", cap=100, options={"hash": {"num_rows": 7}})
-
-
-def test_an_option_that_fits_no_budget_is_rejected_instead_of_a_full_table():
-    with pytest.raises(ValueError, match="embedding_dim must be a multiple of num_columns, got embedding_dim=16 and"):
-        plan_tables({"a": 1000}, 16, method="cce", cap=1000, options={"cce": {"num_columns": 3}})
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))

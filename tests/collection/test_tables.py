@@ -128,24 +128,6 @@ def test_an_id_out_of_range_is_named_with_its_feature(wrong, unified):
         collection(ids.T.flatten(), torch.arange(901))
 
 
-@pytest.mark.parametrize(
-    ("ids", "error", "message"),
-    [
-        (torch.zeros(4, 2, dtype=torch.int64), ValueError, r"ids must have shape \(batch, 3\), got \(4, 2\)"),
-        (torch.zeros(4, dtype=torch.int64), ValueError, r"ids must have shape \(batch, 3\), got \(4,\)"),
-        (torch.zeros(4, 3), TypeError, "ids must be int32 or int64, got torch.float32"),
-        (
-            {"user": torch.zeros(1), "item": torch.zeros(1)},
-            ValueError,
-            r"ids must name each feature once \(user, item, day\), got \['user', 'item'\]",
-        ),
-    ],
-)
-def test_wrong_ids_are_rejected(ids, error, message):
-    with pytest.raises(error, match=message):
-        make()(ids)
-
-
 # -- bags --------------------------------------------------------------------------------------------------------------
 
 
@@ -221,36 +203,6 @@ def test_a_dictionary_s_bags_keep_away_from_the_default_device():
     bags["day"] = ids[:, 2]
     with torch.device("meta"):
         assert torch.equal(collection(bags), collection(ids))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((torch.zeros(4, dtype=torch.int64), torch.tensor([0, 1, 2, 3, 4])), "features · batch \\+ 1 values"),
-        ((torch.zeros(4, dtype=torch.int64), torch.tensor([0, 1, 2, 3])), "rise from 0 to the number of ids, 4"),
-        ((torch.zeros(4, dtype=torch.int64), torch.tensor([0, 3, 2, 4])), "rise from 0 to the number of ids, 4"),
-        ((torch.zeros(4, dtype=torch.int64), torch.tensor([1, 2, 3, 4])), "rise from 0 to the number of ids, 4"),
-        ((torch.zeros(2, 2, dtype=torch.int64), torch.tensor([0, 1, 2, 4])), "ids must be 1-D with offsets"),
-        (
-            (torch.zeros(4, dtype=torch.int64), torch.tensor([0, 1, 2, 4]), torch.ones(3)),
-            "must have the shape of ids, got \\(3,\\)",
-        ),
-        ((torch.zeros(4, 3, dtype=torch.int64), None, torch.ones(4, 3)), "per_sample_weights go with offsets"),
-    ],
-)
-def test_wrong_bags_are_rejected(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        make()(*arguments)
-    if len(arguments) == 2 and arguments[0].dim() == 1:
-        one = EmbeddingCollection({"a": 5}, 4)
-        with pytest.raises(ValueError, match="rise from 0"):
-            one(arguments[0], torch.tensor([0, 5]))
-
-
-def test_weights_do_not_go_with_a_mean():
-    ids, offsets = bags_of(5)
-    with pytest.raises(ValueError, match="need pooling='sum', got pooling='mean'"):
-        make(pooling="mean")(ids, offsets, torch.ones(len(ids)))
 
 
 # -- unified -----------------------------------------------------------------------------------------------------------
@@ -361,18 +313,6 @@ def test_torch_compile_gives_the_same():
     collection, ids = make(METHODS), ids_of(20)
     compiled = torch.compile(collection, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(ids), collection(ids))
-
-
-@pytest.mark.parametrize(
-    ("features", "message"),
-    [
-        ({}, "features must name at least one feature"),
-        ({"a": 0}, r"features: the number of ids of 'a' must lie in \[1"),
-    ],
-)
-def test_wrong_features_are_rejected(features, message):
-    with pytest.raises(ValueError, match=message):
-        EmbeddingCollection(features, 4)
 
 
 def test_a_collection_without_a_budget_says_so():

@@ -1,7 +1,6 @@
 """`EmbeddingBag` is torch's own, around any table, composing before pooling."""
 
 import copy
-import re
 
 import pytest
 import torch
@@ -280,90 +279,6 @@ def test_it_tells_its_sizes_and_takes_the_mean_by_default_as_torch_does():
     assert bag.extra_repr() == "mode='mean'"
 
 
-def test_an_unknown_mode_is_rejected_with_the_known_ones():
-    with pytest.raises(ValueError, match=re.escape("mode must be one of sum, mean, max; got 'median'.")):
-        EmbeddingBag(FullEmbedding(NUM_IDS, DIM), mode="median")
-
-
-@pytest.mark.parametrize("padding_idx", [20, -21])
-def test_padding_outside_the_vocabulary_is_rejected(padding_idx):
-    with pytest.raises(ValueError, match=re.escape(f"padding_idx must lie in [-20, 20), got {padding_idx}.")):
-        EmbeddingBag(FullEmbedding(NUM_IDS, DIM), padding_idx=padding_idx)
-
-
-IDS = torch.tensor(FLAT_IDS)
-RISE = "offsets must rise from 0 to at most the number of ids, 10, got "
-WRONG_CALLS = {
-    "2-D ids with offsets": (
-        (IDS.view(2, 5), torch.tensor([0])),
-        "offsets must be None when ids are 2-D: each row of ids is a bag.",
-    ),
-    "3-D ids": ((IDS.view(1, 2, 5),), "ids must be 1-D with offsets, or 2-D, got shape (1, 2, 5)."),
-    "an id without a shape": ((torch.tensor(3),), "ids must be 1-D with offsets, or 2-D, got shape ()."),
-    "1-D ids without offsets": ((IDS,), "offsets must be given when ids are 1-D."),
-    "2-D offsets": ((IDS, torch.tensor([[0]])), "offsets must be a 1-D int32 or int64 tensor, got torch.int64 of 2-D."),
-    "float offsets": (
-        (IDS, torch.tensor([0.0])),
-        "offsets must be a 1-D int32 or int64 tensor, got torch.float32 of 1-D.",
-    ),
-    "no offsets": ((IDS, torch.empty(0, dtype=torch.int64)), f"{RISE}tensor([], dtype=torch.int64)."),
-    "a late start": ((IDS, torch.tensor([1, 3])), f"{RISE}tensor([1, 3])."),
-    "a negative start": ((IDS, torch.tensor([-1, 3])), f"{RISE}tensor([-1, 3])."),
-    "a late end": ((IDS, torch.tensor([0, 11])), f"{RISE}tensor([ 0, 11])."),
-    "falling offsets": ((IDS, torch.tensor([0, 5, 4, 6])), f"{RISE}tensor([0, 5, 4, 6])."),
-}
-
-
-@pytest.mark.parametrize(("args", "message"), WRONG_CALLS.values(), ids=WRONG_CALLS.keys())
-def test_a_wrong_call_is_rejected_with_the_rule_and_the_value(args, message):
-    bag, _ = twins(mode="sum")
-    with pytest.raises(ValueError, match=re.escape(message)):
-        bag(*args)
-
-
-@pytest.mark.parametrize(
-    ("offsets", "message"),
-    [
-        ([], "offsets must hold at least one value with include_last_offset=True, got none."),
-        ([0, 11], f"{RISE}tensor([ 0, 11])."),
-    ],
-)
-def test_a_wrong_last_offset_is_rejected(offsets, message):
-    bag, _ = twins(mode="sum", include_last_offset=True)
-    with pytest.raises(ValueError, match=re.escape(message)):
-        bag(IDS, torch.tensor(offsets, dtype=torch.int64))
-
-
-@pytest.mark.parametrize("mode", ["mean", "max"])
-def test_weights_of_single_ids_need_the_sum(mode):
-    bag, _ = twins(mode=mode)
-    with pytest.raises(ValueError, match=re.escape(f"per_sample_weights need mode='sum', got mode='{mode}'.")):
-        bag(IDS, torch.tensor([0]), per_sample_weights=torch.ones(10))
-
-
-@pytest.mark.parametrize(("ids", "weights"), [(IDS, torch.ones(9)), (IDS.view(2, 5), torch.ones(10))])
-def test_weights_of_another_shape_are_rejected_with_both_shapes(ids, weights):
-    bag, _ = twins(mode="sum")
-    shapes = f"got {tuple(weights.shape)} for {tuple(ids.shape)}."
-    with pytest.raises(ValueError, match=re.escape(f"per_sample_weights must have the shape of ids, {shapes}")):
-        bag(ids, torch.tensor([0]) if ids.dim() == 1 else None, per_sample_weights=weights)
-
-
-@pytest.mark.parametrize(
-    ("ids", "error", "message"),
-    [
-        ([[20, 3]], IndexError, "ids must lie in [0, 20), got 20."),
-        ([[-1, 3]], IndexError, "ids must lie in [0, 20), got -1."),
-        ([[0.5, 3.0]], TypeError, "ids must be int32 or int64 in [0, 20), got torch.float32 (the first is 0.5)."),
-        ([[True]], TypeError, "ids must be int32 or int64 in [0, 20), got torch.bool (the first is True)."),
-    ],
-)
-def test_wrong_ids_are_rejected_by_the_table(ids, error, message):
-    bag, _ = twins(mode="sum")
-    with pytest.raises(error, match=re.escape(message)):
-        bag(torch.tensor(ids))
-
-
 def test_torchs_name_of_the_table_is_answered_with_a_hint():
     bag = EmbeddingBag(cce.embeddings.ClusteredEmbedding(50, 4, num_rows=3))
     with pytest.raises(AttributeError, match=r"no attribute 'weight': table\.to_dense\(\) gives the whole table\."):
@@ -374,16 +289,6 @@ def test_torchs_name_of_the_table_is_answered_with_a_hint():
 
 
 # -- as torch has it ---------------------------------------------------------------------------------------------------
-
-
-def test_weights_of_another_type_are_rejected_as_by_torch():
-    table, ids, offsets = FullEmbedding(NUM_IDS, DIM, generator=seeded()), torch.arange(4), torch.tensor([0, 2])
-    for dtype in (torch.float64, torch.float16, torch.int64):
-        with pytest.raises(RuntimeError, match="same type"):
-            torch.nn.EmbeddingBag(10, 3, mode="sum")(ids, offsets, torch.ones(4, dtype=dtype))
-        message = rf"per_sample_weights must have the dtype of the table, torch\.float32, got {dtype}"
-        with pytest.raises(TypeError, match=message):
-            EmbeddingBag(table, mode="sum")(ids, offsets, torch.ones(4, dtype=dtype))
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import cce
-from cce.embeddings.base import check_budget, check_weight
 
 
 def table(**options):
@@ -31,18 +30,6 @@ def test_options_are_completed_with_the_constructor_s_defaults():
     assert "num_rows" not in complete  # it has no default
 
 
-def test_a_budget_below_the_smallest_is_named():
-    check_budget("magic", 7, 7)
-    with pytest.raises(ValueError, match="num_params must be at least 8 for method 'magic'"):
-        check_budget("magic", 7, 8)
-
-
-def test_a_weight_of_another_shape_is_named():
-    check_weight(table(), torch.zeros(10, 4))
-    with pytest.raises(ValueError, match=r"weight must have shape \(10, 4\), got \(4, 10\)"):
-        check_weight(table(), torch.zeros(4, 10))
-
-
 def test_from_table_keeps_dtype_and_options():
     weight = torch.randn(50, 4, dtype=torch.float64)
     made = cce.embeddings.HashingTrickEmbedding.from_table(weight, num_params=40, padding_idx=2)
@@ -50,27 +37,8 @@ def test_from_table_keeps_dtype_and_options():
     assert made.padding_idx == 2
 
 
-def test_a_size_that_follows_from_the_budget_is_not_overwritten_in_silence():
-    with pytest.raises(ValueError, match="num_rows follows from the budget: leave it out, got num_rows=5"):
-        cce.create_embedding("hash", 100, 4, num_params=40, num_rows=5)
-    assert cce.create_embedding("hash", 100, 4, num_params=40, num_rows=10).num_params == 40
-
-
 def test_printing_shows_sizes_and_padding():
     assert "10, 4, num_params=12, padding_idx=1" in repr(table(padding_idx=1))
-
-
-@pytest.mark.parametrize(
-    ("sizes", "message"), [((0, 4), "num_embeddings must lie"), ((4, 0), "embedding_dim must lie")]
-)
-def test_sizes_below_one_are_rejected(sizes, message):
-    with pytest.raises(ValueError, match=message):
-        cce.embeddings.FullEmbedding(*sizes)
-
-
-def test_a_padding_idx_outside_the_vocabulary_is_rejected():
-    with pytest.raises(ValueError, match=r"padding_idx must lie in \[-10, 10\), got 10"):
-        table(padding_idx=10)
 
 
 def test_a_table_that_has_a_weight_of_its_own_gives_it():

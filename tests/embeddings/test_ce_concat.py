@@ -1,4 +1,3 @@
-import pytest
 import torch
 
 import cce
@@ -34,14 +33,6 @@ class TestQuotientRemainder(LinearContract, variant=True):
 
     def test_no_two_ids_share_a_vector(self):
         assert len(torch.unique(self.make().to_dense(), dim=0)) == 1000
-
-
-def test_columns_that_do_not_divide_the_dimension_are_rejected_by_name():
-    message = "embedding_dim must be a multiple of num_columns, got embedding_dim=10 and num_columns=4"
-    with pytest.raises(ValueError, match=message):
-        cce.embeddings.CompositionalConcatEmbedding(100, 10, num_rows=5, num_columns=4)
-    with pytest.raises(ValueError, match=message):
-        cce.create_embedding("ce-concat", 100, 10, compression=4, num_columns=4)
 
 
 def test_each_column_starts_at_the_mean_of_a_trained_table():

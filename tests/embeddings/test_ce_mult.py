@@ -1,6 +1,3 @@
-import pytest
-import torch
-
 import cce
 from cce.testing import EmbeddingContract
 from helpers import slow
@@ -31,8 +28,3 @@ class TestQuotientRemainder(EmbeddingContract, variant=True):
 def test_starts_with_numbers_of_both_signs():
     table = cce.create_embedding("ce-mult", 100, 8, compression=2, seed=0)
     assert 0.3 < (table.codebook > 0).double().mean() < 0.7
-
-
-def test_cannot_start_from_a_trained_table_and_says_who_can():
-    with pytest.raises(ValueError, match="ce-sum and ce-concat can"):
-        cce.embeddings.CompositionalProductEmbedding.from_table(torch.randn(100, 8), num_params=200)

@@ -152,11 +152,6 @@ def test_ids_beyond_num_learned_stay_hashed():
     assert partial.pointer_nbytes < table.pointer_nbytes / 10
 
 
-def test_without_learned_ids_there_is_nothing_to_cluster():
-    with pytest.raises(ValueError, match="num_learned must be at least 1 to cluster, got 0"):
-        cce.embeddings.ClusteredEmbedding(30, 8, num_rows=2, num_learned=0).cluster()
-
-
 @pytest.mark.slow
 def test_tables_seeded_by_product_quantisation():
     weight = torch.randn(2000, 8, generator=torch.Generator().manual_seed(0))
@@ -195,20 +190,6 @@ def test_duplicate_vectors_are_an_ordinary_input():
         table.codebook.fill_(0.25)
     table.cluster()
     assert torch.equal(table.to_dense(), torch.full((500, 8), 0.5))
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ({"init": "zero"}, "init must be one of authors, paper; got 'zero'"),
-        ({"num_columns": 3}, "embedding_dim must be a multiple of num_columns, got embedding_dim=8 and num_columns=3"),
-        ({"num_learned": 101}, r"num_learned must lie in \[0, 101\), got 101"),
-        ({"num_rows": 0}, r"num_rows must lie in \[1, 2\*\*31\), got 0"),
-    ],
-)
-def test_wrong_arguments_are_named(option, message):
-    with pytest.raises(ValueError, match=message):
-        cce.embeddings.ClusteredEmbedding(100, 8, **{"num_rows": 4, **option})
 
 
 # -- the start ---------------------------------------------------------------------------------------------------------

@@ -69,13 +69,6 @@ def test_both_phases_meet_the_budget():
     assert 3900 <= table.num_params <= 4000
 
 
-def test_clusters_once():
-    table, _ = planted_table()
-    table.cluster()
-    with pytest.raises(ValueError, match="can be clustered once"):
-        table.cluster()
-
-
 def test_a_clustered_state_loads_into_a_fresh_table():
     table, _ = planted_table()
     fresh = copy.deepcopy(table)

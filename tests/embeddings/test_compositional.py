@@ -78,24 +78,6 @@ def test_by_quotient_and_remainder_the_first_table_has_the_rows_and_the_others_w
     assert len(split(ids).unique(dim=0)) == num_ids
 
 
-def test_one_table_by_quotient_and_remainder_must_hold_all_ids():
-    message = "num_rows must be num_embeddings=1000 with a single table, got 999."
-    with pytest.raises(ValueError, match=re.escape(message)):
-        make_split("quotient-remainder", 1000, num_tables=1, num_rows=999)
-
-
-@pytest.mark.parametrize("split", ["hash", "quotient-remainder"])
-@pytest.mark.parametrize("num_rows", [0, -1, 2**31])
-def test_rows_out_of_range_are_rejected(split, num_rows):
-    with pytest.raises(ValueError, match=re.escape(f"num_rows must lie in [1, 2**31), got {num_rows}.")):
-        cce.embeddings.CompositionalSumEmbedding(1000, 4, num_rows=num_rows, split=split)
-
-
-def test_a_wrong_split_is_rejected_with_the_right_ones():
-    with pytest.raises(ValueError, match=re.escape("split must be one of hash, quotient-remainder; got 'modulo'.")):
-        cce.embeddings.CompositionalSumEmbedding(1000, 4, num_rows=10, split="modulo")
-
-
 def test_a_hashed_budget_is_cut_evenly():
     assert rows_for(cce.embeddings.CompositionalSumEmbedding, "hash", 1000, 127, 3) == 10  # eleven rows would be 132
 

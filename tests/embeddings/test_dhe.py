@@ -59,8 +59,3 @@ def test_small_budgets_are_never_exceeded_by_much():
     for budget in range(20, 400):
         table = cce.create_embedding("dhe", 1000, 16, num_params=budget)
         assert table.num_params <= 1.01 * budget
-
-
-def test_cannot_start_from_a_trained_table():
-    with pytest.raises(ValueError, match="its network must be trained"):
-        cce.embeddings.DeepHashEmbedding.from_table(torch.randn(100, 8), num_params=200)

@@ -1,4 +1,3 @@
-import pytest
 import torch
 
 import cce
@@ -49,8 +48,3 @@ def test_starting_from_a_trained_table_takes_the_mean_of_the_ids_that_share_a_ro
     for row in range(20):
         if (rows == row).any():
             torch.testing.assert_close(table.codebook[row].detach(), weight[rows == row].mean(0), atol=1e-5, rtol=1e-5)
-
-
-def test_a_number_of_rows_below_one_is_rejected():
-    with pytest.raises(ValueError, match=r"num_rows must lie in \[1, 2\*\*31\), got 0\."):
-        cce.embeddings.HashingTrickEmbedding(10, 4, num_rows=0)

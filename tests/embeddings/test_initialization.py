@@ -178,23 +178,6 @@ def test_the_variances_are_those_of_the_uniform_distributions():
     assert start_variance(10, 4, 0.3) == pytest.approx(0.09)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_wrong_scales_are_rejected_before_anything_is_made(method):
-    for wrong in ("small", "DLRM", ""):
-        with pytest.raises(
-            ValueError, match=rf"start_scale must be one of uniform, dlrm, zero, or a number; got '{wrong}'\."
-        ):
-            make(method, wrong)
-    with pytest.raises(ValueError, match=r"start_scale must be above 0, or 'zero', got 0\."):
-        make(method, 0)
-    for wrong in (-1.0, math.inf, math.nan):
-        with pytest.raises(ValueError, match=r"start_scale must be a finite number of at least 0, got"):
-            make(method, wrong)
-    for wrong in (True, [1]):
-        with pytest.raises(TypeError, match=r"start_scale must be a number, got"):
-            make(method, wrong)
-
-
 def test_a_collection_starts_all_of_its_tables_so_unless_a_method_says_otherwise():
     sizes = {"user": 5000, "item": 40}
     tables = cce.EmbeddingCollection(sizes, DIM, method="hash", cap=1600, start_scale="dlrm", seed=0).tables
@@ -215,9 +198,3 @@ def test_a_compressed_model_and_a_bag_start_so():
     cce.compress(model, method="cce", compression=10, names="0", counts=counts, start_scale=0.02, seed=0)
     bags = model(torch.arange(5000).view(-1, 1))
     assert bags.std().item() == pytest.approx(0.02, rel=0.1)
-
-
-def test_a_trained_start_has_no_scale():
-    model = nn.Sequential(nn.Embedding(5000, DIM))
-    with pytest.raises(ValueError, match=r"start_scale goes with start='random', got 'dlrm' with start='trained'\."):
-        cce.compress(model, compression=10, names="0", start="trained", start_scale="dlrm")

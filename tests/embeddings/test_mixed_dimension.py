@@ -1,4 +1,3 @@
-import pytest
 import torch
 
 import cce
@@ -41,22 +40,3 @@ def test_a_table_of_low_rank_is_recovered():
     table = cce.embeddings.MixedDimensionEmbedding(60, 8, block_sizes=(10, 50), block_dims=(8, 2)).double()
     table.fit_to(weight)
     torch.testing.assert_close(table.to_dense(), weight)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "dims", "message"),
-    [
-        ((5, 5), (8,), "equally long"),
-        ((5, 6), (8, 4), "must sum to num_embeddings=10"),
-        ((5, 5), (4, 8), "must fall"),
-        ((5, 5), (8, 9), r"block_dims must lie in \[1, 9\)"),
-    ],
-)
-def test_wrong_blocks_are_rejected(sizes, dims, message):
-    with pytest.raises(ValueError, match=message):
-        cce.embeddings.MixedDimensionEmbedding(10, 8, block_sizes=sizes, block_dims=dims)
-
-
-def test_a_wrong_temperature_is_rejected():
-    with pytest.raises(ValueError, match=r"temperature must lie in \[0.05, 1\], got 0"):
-        cce.create_embedding("mixed-dim", 100, 8, compression=2, temperature=0)

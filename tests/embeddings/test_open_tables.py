@@ -83,12 +83,6 @@ def test_every_integer_is_an_id_but_the_smallest():
     assert table(torch.tensor([5], dtype=torch.int32)).eq(0).all()
 
 
-@pytest.mark.parametrize("ids", [torch.tensor([1.0]), torch.tensor([1], dtype=torch.uint8), [1]])
-def test_ids_of_another_type_are_rejected(ids):
-    with pytest.raises(TypeError, match=r"ids must be (a Tensor of )?int32 or int64, got"):
-        make()(ids)
-
-
 def test_ids_do_not_collide_and_each_learns_its_own():
     table = make(min_count=1)
     optimizer = cce.optim.Adam(table, lr=0.05)
@@ -307,35 +301,6 @@ def test_hashed_methods_take_any_id(method):
 def test_other_methods_say_that_they_need_a_number_of_ids(method):
     with pytest.raises(ValueError, match=f"num_embeddings must be a number for method '{method}'"):
         cce.create_embedding(method, None, DIM, num_params=2000)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"min_count": 2, "probability": 0.5}, "give one of min_count and probability"),
-        ({"probability": 0.0}, r"probability must lie in \(0, 1\], got 0.0"),
-        ({"max_rows": 0}, "max_rows must lie in"),
-        ({"eviction": "fifo"}, "eviction"),
-        ({"time_to_live": 0}, "time_to_live must lie in"),
-        ({"counts": torch.ones(5)}, "num_embeddings must be given with counts"),
-        ({"unseen": "trained"}, "num_embeddings must be given with counts and unseen='trained'"),
-        ({"compression": 10}, "compression must be left out with num_embeddings=None"),
-    ],
-)
-def test_wrong_options_are_rejected(options, message):
-    with pytest.raises(ValueError, match=message):
-        make(**options)
-
-
-def test_what_needs_all_ids_says_so():
-    with pytest.raises(ValueError, match="ids must be given: an open table"):
-        make().to_dense()
-    with pytest.raises(ValueError, match="num_embeddings must be given to start from a trained table"):
-        make().fit_to(torch.ones(3, DIM))
-    with pytest.raises(ValueError, match="max_rows must be at least 9, for rows of all ids, got max_rows=5"):
-        cce.embeddings.CCEEmbedding(9, DIM, max_rows=5).fit_to(torch.ones(9, DIM))
-    with pytest.raises(ValueError, match="unified must be False where a feature has any ids, as 'user' has"):
-        cce.EmbeddingCollection({"user": None}, DIM, unified=True, cap=100)
 
 
 def test_public_hashes_of_strings_are_ids():

@@ -86,11 +86,3 @@ def test_residual_quantisation_adds_up():
         for levels in (1, 3)
     )
     assert (three.to_dense() - weight).norm() < 0.7 * (one.to_dense() - weight).norm()
-
-
-def test_a_weight_of_another_shape_is_rejected():
-    table = cce.embeddings.ProductQuantizedEmbedding(100, 8, num_rows=4)
-    with pytest.raises(ValueError, match=r"weight must have shape \(100, 8\), got \(100, 4\)"):
-        table.fit_to(torch.randn(100, 4))
-    with pytest.raises(ValueError, match=r"weight must have shape \(num_embeddings, embedding_dim\), got \(3,\)"):
-        cce.embeddings.ProductQuantizedEmbedding.from_table(torch.randn(3), num_params=2)

@@ -49,18 +49,6 @@ def test_a_code_takes_half_a_byte_or_one(bits, nbytes):
         cce.create_embedding("quantized", 1000, 16, nbytes=nbytes - 1, bits=bits)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"bits": 2}, r"bits must be 4 or 8, got 2\."),
-        ({"scale_by": "row"}, r"scale_by must be one of table, column; got 'row'\."),
-    ],
-)
-def test_wrong_options_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        table_of(**options)
-
-
 def test_a_trained_table_is_rounded_to_the_nearest_codes():
     weight = torch.rand(1000, 16, generator=torch.Generator().manual_seed(1)) * 2 - 1
     table = table_of()

@@ -67,8 +67,3 @@ def test_a_limit_below_the_smallest_is_rejected_and_none_is_the_usual_size():
         request().for_budget(Budget(cap=3))
     assert request().for_budget(Budget()).num_params == 256 * 16  # its usual size
     assert request("cce-paper").for_budget(Budget()).method == "full"
-
-
-def test_a_size_that_is_given_as_an_option_is_rejected():
-    with pytest.raises(ValueError, match="num_rows follows from the budget: leave it out, got num_rows=7"):
-        request(num_rows=7).within(100)

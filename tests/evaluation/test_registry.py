@@ -12,8 +12,6 @@ from cce.evaluation import (
     Better,
     MetricInfo,
     ScoredRows,
-    check_best_by,
-    check_metrics,
     describe_metric,
     find_metric,
     format_scores,
@@ -88,40 +86,6 @@ def test_better_predictions_have_a_smaller_loss(name):
     bad = ScoredRows(7 - 12 * rows.labels, rows.labels, rows.weights)
     losses = [info.loss(score(name, each)) for each in (good, rows, bad)]
     assert losses[0] < losses[1] < losses[2]
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("acu", "metric 'acu' is not known: did you mean 'auc'?"),
-        ("xyz", f"metric 'xyz' is not known: the metrics are {', '.join(list_metrics())}."),
-    ],
-)
-def test_a_wrong_name_is_rejected_with_the_closest_match(name, message):
-    with pytest.raises(ValueError, match="metric ") as raised:
-        find_metric(name)
-    assert str(raised.value) == message
-
-
-@pytest.mark.parametrize(
-    ("names", "error", "message"),
-    [
-        ("auc", TypeError, "metrics must be a list of names, got 'auc'."),
-        ([], TypeError, "metrics must be a list of names, got []."),
-        ([3], TypeError, "metrics must be a list of names, got [3]."),
-        (["auc", "bce", "auc"], ValueError, "metrics must name each metric once, got 'auc' twice."),
-    ],
-)
-def test_a_wrong_list_of_metrics_is_rejected(names, error, message):
-    with pytest.raises(error) as raised:
-        check_metrics(names)
-    assert str(raised.value) == message
-
-
-def test_the_leading_metric_is_one_of_those_that_are_computed():
-    check_best_by("ece", ["auc", "ece"])
-    with pytest.raises(ValueError, match=r"^best_by must be one of the metrics auc, ece; got 'bce'\.$"):
-        check_best_by("bce", ["auc", "ece"])
 
 
 def test_a_loss_is_less_where_a_score_is_better():

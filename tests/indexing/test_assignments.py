@@ -46,12 +46,6 @@ def test_with_nothing_learned_nothing_is_stored():
     assert torch.equal(assignments(ids), assignments.hash(ids))
 
 
-@pytest.mark.parametrize("num_learned", [-1, 51])
-def test_num_learned_outside_the_vocabulary_is_refused(num_learned):
-    with pytest.raises(ValueError, match=re.escape(f"num_learned must lie in [0, 51), got {num_learned}.")):
-        make(num_learned=num_learned)
-
-
 @pytest.mark.parametrize(("num_ids", "size", "lengths"), [(0, 4, []), (3, 4, [3]), (8, 4, [4, 4]), (9, 4, [4, 4, 1])])
 def test_blocks_walk_all_ids_in_order(num_ids, size, lengths):
     walked = list(blocks(num_ids, size))

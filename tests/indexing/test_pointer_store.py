@@ -79,21 +79,6 @@ def test_a_width_may_be_given_by_hand(bits):
     assert torch.equal(rows_of(store), some_rows(16))
 
 
-@pytest.mark.parametrize("bits", [12, 17, 64, "14"])
-def test_a_width_that_cannot_name_the_rows_is_refused(bits):
-    with pytest.raises(ValueError, match="that can name 5000 rows, got"):
-        PointerStore(5, 2, 5000, bits=bits)
-
-
-def test_sizes_out_of_range_are_refused():
-    with pytest.raises(ValueError, match=re.escape("num_rows must lie in [1, 2**31), got 0.")):
-        PointerStore(5, 2, 0)
-    with pytest.raises(ValueError, match=re.escape("num_columns must lie in [1, 2**31), got 0.")):
-        PointerStore(5, 0, 2)
-    with pytest.raises(ValueError, match=re.escape("num_ids must lie in [0, 2**62), got -1.")):
-        PointerStore(-1, 2, 2)
-
-
 @every_width
 @pytest.mark.parametrize("wrong", [-1, None])
 def test_rows_that_there_are_not_cannot_be_written(num_rows, wrong):

@@ -1,7 +1,6 @@
 """Digits are Python's divmod, name every id once, and their radices spend what they are given."""
 
 import math
-import re
 
 import pytest
 import torch
@@ -59,12 +58,6 @@ def test_stacked_rows_lie_in_tables_one_below_the_other():
     split = QuotientRemainder((4, 1, 7), 28)
     ids = torch.arange(28).view(7, 4)
     assert torch.equal(split.stacked(ids), split(ids) + torch.tensor([0, 4, 5]))
-
-
-def test_radices_too_small_for_the_vocabulary_are_refused():
-    message = "radices must multiply to at least num_embeddings=13, got (4, 3)."
-    with pytest.raises(ValueError, match=re.escape(message)):
-        QuotientRemainder((4, 3), 13)
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,3 @@ def test_is_its_formula(num_dense, options):
     for layer in model.cross:
         torch.nn.init.normal_(layer.linear.bias)  # it starts at zero
     torch.testing.assert_close(model(batch), logits_by_hand(by_hand, model, batch))
-
-
-def test_no_cross_layers_are_rejected():
-    schema = schema_of()
-    with pytest.raises(ValueError, match=r"num_cross_layers must lie in \[1, 2\*\*16\), got 0"):
-        DCNv2(schema, tables_of(schema), num_cross_layers=0)

@@ -1,6 +1,5 @@
 """Generalised matrix factorisation is a weighted dot product and a bias."""
 
-import pytest
 import torch
 
 from cce.collection import EmbeddingCollection
@@ -50,12 +49,6 @@ def test_bags_are_pooled():
     users, items = made.tables.tables.values()
     u, v = users.to_dense(torch.tensor([1, 2])).sum(0), items.to_dense(torch.tensor([5]))[0]
     torch.testing.assert_close(made(bags)[0], (u * v * made.weight).sum() + 0.25)
-
-
-def test_another_number_of_features_is_rejected():
-    schema = Schema((Feature("user", 9),))
-    with pytest.raises(ValueError, match="model 'gmf' needs exactly 2 features, got 1"):
-        GMF(schema, EmbeddingCollection(schema.vocabulary_sizes, 4, method="full"))
 
 
 def test_dropout_leaves_out_products_in_training_only():

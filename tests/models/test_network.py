@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from cce.models.network import BatchNorm, check_hidden, make_linear, make_network
+from cce.models.network import BatchNorm, make_linear, make_network
 
 
 def test_hidden_layers_are_normalised_then_cut_then_dropped():
@@ -31,12 +31,3 @@ def test_a_batch_of_one_row_is_normalised_by_what_earlier_ones_had():
     torch.testing.assert_close(norm(rows[:1]), expected)
     assert torch.equal(norm.running_mean, before)
     torch.testing.assert_close(BatchNorm(2)(rows), nn.BatchNorm1d(2)(rows))
-
-
-def test_flags_and_sizes_are_checked():
-    with pytest.raises(TypeError, match="batch_norm must be"):
-        make_network(3, (2,), batch_norm="yes")
-    with pytest.raises(ValueError, match=r"dropout must lie in \[0, 1\), got 1"):
-        make_network(3, (2,), dropout=1)
-    with pytest.raises(ValueError, match="top must lie in"):
-        check_hidden("top", [0])

@@ -303,9 +303,3 @@ def test_gradients_of_the_old_rows_are_dropped():
     table(torch.arange(10)).sum().backward()
     table.cluster()
     assert table.codebook.grad is None
-
-
-def test_a_wrong_policy_is_rejected():
-    table = make()
-    with pytest.raises(ValueError, match="policy must be one of transfer, reset, keep; got 'hope'"):
-        cce.reclustering.repair_optimizer(torch.optim.SGD(table.parameters()), table.cluster(), policy="hope")

@@ -71,26 +71,6 @@ def test_all_tables_are_found_and_events_told():
     assert schedule.clustered == ["user", "item.table"]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "give one of every, at_steps, at_epochs, got none"),
-        ({"every": 3, "at_steps": [1]}, "got every and at_steps"),
-        ({"at_epochs": [3], "at_steps": [1], "steps_per_epoch": 4}, "got at_steps and at_epochs"),
-        ({"every": 0}, r"every must lie in \[1, "),
-        ({"every": 3, "times": 0}, r"times must lie in \[1, "),
-        ({"at_steps": [0]}, r"at_steps must lie in \[1, "),
-        ({"at_epochs": [0.5]}, r"steps_per_epoch must be given with at_epochs, got at_epochs=\[0\.5\] alone"),
-        ({"at_epochs": [-0.5], "steps_per_epoch": 4}, "at_epochs must hold numbers above 0, got -0.5"),
-        ({"at_steps": [3], "times": 2}, "times does not go with at_steps, which lists all clusterings, got times=2"),
-        ({"every": 1, "policy": "hope"}, "policy must be one of transfer, reset, keep"),
-    ],
-)
-def test_wrong_arguments_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        cce.reclustering.ClusterSchedule(nn.Linear(1, 1), **options)
-
-
 @pytest.mark.slow
 def test_a_table_that_cannot_be_clustered_is_named_with_its_feature_and_nothing_has_happened():
     tables = cce.EmbeddingCollection({"user": 300, "items": 200, "a.b": 100}, 4, method="cce-paper", cap=80, seed=0)
@@ -145,20 +125,6 @@ def test_several_optimizers_may_share_the_model():
     schedule = cce.reclustering.ClusterSchedule(model, optimizers, every=1)
     event = schedule.step()[0]
     assert not optimizers[0].state[model.user.codebook]["exp_avg"][event.transfer.restarted].any()
-
-
-def test_an_optimizer_without_the_tables_is_rejected_at_once():
-    model = Model()
-    with pytest.raises(ValueError, match="optimizer must hold the parameters of every clustered table"):
-        cce.reclustering.ClusterSchedule(model, torch.optim.Adam(model.full.parameters()), every=1)
-
-
-def test_settings_that_need_counts_are_rejected_at_once():
-    settings = cce.clustering.ClusterSettings(weighted=True)
-    with pytest.raises(ValueError, match="settings of a schedule must not need counts"):
-        cce.reclustering.ClusterSchedule(
-            nn.Sequential(cce.embeddings.ClusteredEmbedding(50, 4, num_rows=3, settings=settings)), every=1
-        )
 
 
 def train(model, optimizer, schedule, start, stop, averaged=None):

@@ -49,10 +49,3 @@ def test_a_new_backend_is_known_by_its_name(monkeypatch):
     assert ClusterSettings(backend="cdist").backend == "cdist"
     with pytest.raises(ValueError, match="one of auto, torch, native, faiss, cdist; got 'cuml'"):
         choose_backend("cuml", points, 27)
-
-
-def test_a_backend_that_cannot_take_the_points_says_why():
-    with pytest.raises(
-        ValueError, match=r"backend 'native' needs compiled loops and CPU points of width <= 4096, got cpu"
-    ):
-        choose_backend("native", torch.zeros(2, 5000), 2)

@@ -12,11 +12,6 @@ def test_columns_are_read_once_each_and_features_keep_their_order():
     assert columns.used == ("y", "w", "x", "a", "b", "t")
 
 
-def test_a_table_without_features_is_rejected():
-    with pytest.raises(ValueError, match="categorical must name at least one column, got none"):
-        Columns("y", ())
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cce.data.preparation.job import Columns, Job, Reading, Splitting, VocabularyRule
+from cce.data.preparation.job import Columns, Job, Reading, Splitting
 from cce.data.raw_files import Input
 
 COLUMNS = Columns("y", ("user", "item"), timestamp="time", user="user")
@@ -43,18 +43,6 @@ def test_options_of_a_split_are_used_or_rejected():
     for way, name in (("order", "seed"), ("last-two", "test"), ("last-file", "validation")):
         with pytest.raises(ValueError, match=f"^{name} must be left out with split '{way}', got 5"):
             default.adjusted(way, {name: 5})
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"min_count": 0}, "min_count must lie in"),
-        ({"source": "test"}, "vocabulary_from must be one of train, all; got 'test'"),
-    ],
-)
-def test_impossible_rules_are_rejected(options, message):
-    with pytest.raises(ValueError, match=message):
-        VocabularyRule(**options)
 
 
 def test_columns_of_the_split_are_read_and_no_others():

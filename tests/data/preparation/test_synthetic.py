@@ -87,8 +87,3 @@ def test_a_failure_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="the disk is gone"):
         prepare_synthetic(tmp_path / "x", CONFIG, progress=False)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_too_few_rows_are_rejected():
-    with pytest.raises(ValueError, match="num_rows must lie in"):
-        SyntheticConfig(num_rows=5)

@@ -45,11 +45,3 @@ def test_a_mean_may_exceed_a_bound_by_its_own_error_only():
     assert lies_under(spread, [1.0, 1.0], num_errors=1.5)[0]
     assert not lies_under(spread, [1.0, 1.0], num_errors=0.5)[0]
     assert not lies_under(spread, [-1.0, 3.0])[0]
-
-
-def test_wrong_numbers_are_rejected():
-    problem = problem_of(30, 5, 2)
-    with pytest.raises(ValueError, match=r"num_rows must lie in \[3, 5\), got 5"):
-        theorem_bound(problem, 5, 1)
-    with pytest.raises(ValueError, match=r"epsilon must lie in \(0, 1\), got 1"):
-        steps_needed(problem, 4, 1)

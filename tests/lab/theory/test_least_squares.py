@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from cce_lab.theory import LeastSquares
 from helpers.theory import normal, problem_of
 
 
@@ -41,16 +40,3 @@ def test_columns_that_are_zero_or_depend_on_each_other_are_no_trouble():
         noise = torch.randint(1, 100, (15,))  # memory that a solver may find
         del noise
         torch.testing.assert_close(features @ problem.solve(features), problem.x @ whole)
-
-
-@pytest.mark.parametrize(
-    ("x", "y", "message"),
-    [
-        ((5,), (5, 1), r"x must be a matrix with rows and columns, got shape \(5,\)\."),
-        ((5, 2), (0, 2), r"y must be a matrix with rows and columns, got shape \(0, 2\)\."),
-        ((5, 2), (4, 2), r"x and y must have as many rows as each other, got 5 and 4\."),
-    ],
-)
-def test_what_is_no_problem_is_rejected(x, y, message):
-    with pytest.raises(ValueError, match=message):
-        LeastSquares(torch.zeros(x), torch.zeros(y))

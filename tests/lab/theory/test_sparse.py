@@ -91,13 +91,3 @@ def test_fewer_examples_than_ids_are_no_trouble():
     run = sparse_cce(problem, 4, num_steps=3, generator=generator())
     assert bool(run.table.isfinite().all())
     assert run.excesses[-1] < problem.signal
-
-
-def test_wrong_sizes_are_rejected():
-    problem = problem_of(60, 10, 2)
-    with pytest.raises(ValueError, match=r"num_rows must lie in \[1, 2\*\*31\), got 0"):
-        sparse_cce(problem, 0, num_steps=1)
-    with pytest.raises(ValueError, match=r"num_steps must lie in \[1, 2\*\*31\), got 0"):
-        sparse_cce(problem, 4, num_steps=0)
-    with pytest.raises(ValueError, match="num_rows must be a multiple of num_ones, got num_rows=4 and num_ones=3"):
-        sparse_cce(problem, 4, num_steps=1, num_ones=3)
