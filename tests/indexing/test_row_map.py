@@ -27,6 +27,16 @@ def test_rows_follow_the_order_of_ids_whatever_the_order_in_which_they_came():
     assert row_map.num_rows == len(chosen)
 
 
+def test_ids_may_come_part_by_part_and_go_again():
+    row_map, ids = RowMap(1000), torch.arange(5, 1000, 3)
+    for part in (ids[200:], ids[:90], ids[90:200], ids[:0]):
+        row_map.insert(part)
+    assert torch.equal(row_map(ids), torch.arange(1, len(ids) + 1))
+    row_map.keep(ids > 500)
+    assert row_map.num_rows == int((ids > 500).sum())
+    assert torch.equal(row_map(ids), ((ids > 500) * (ids > 500).cumsum(0)))
+
+
 def test_the_last_bit_of_a_word_is_an_id_like_any_other():
     row_map = RowMap(200)
     row_map.insert(torch.tensor([63, 127, 191, 64]))

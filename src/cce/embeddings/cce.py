@@ -184,7 +184,7 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         for block in blocks(self.num_embeddings, GIVEN_AT_A_TIME):
             often = block[(counts[block.to(counts.device)] >= self.policy.min_count).to(block.device)]
             ids = often.to(self.rows.records.device)
-            yield ids[self.rows.find_plain(ids) == 0]
+            yield ids[self.rows.find(ids) == 0]
 
     @torch.no_grad()
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:

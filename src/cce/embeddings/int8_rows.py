@@ -278,7 +278,9 @@ class Int8Rows(IndexModule):
         first = self.num_rows
         self.live.record["num_rows"] += len(ids)
         self.reserve(self.num_rows)
-        for block in blocks(len(ids), DRAWN_AT_A_TIME):
+        if self.in_loops:
+            loops.start_rows(self.describe(), ids.contiguous().numpy(), first)
+        for block in blocks(0 if self.in_loops else len(ids), DRAWN_AT_A_TIME):
             at = block.to(ids.device)
             self.codes[at + first] = self.start_codes(ids[at])
             self.stamp(at + first)

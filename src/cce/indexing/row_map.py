@@ -58,7 +58,7 @@ class RowMap(IndexModule):
     def keep(self, is_kept: Tensor) -> None:
         """Take the rows of some ids away: `is_kept` says of each row, from 1 on, whether its id keeps one."""
         ids = torch.cat(list(self.ids()))[is_kept]
-        self.bits.zero_()
+        self.reset_parameters()
         self.insert(ids)
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -73,7 +73,9 @@ class RowMap(IndexModule):
         """Give rows to distinct ids; those of ids that have rows move up."""
         word = torch.div(ids, WORD, rounding_mode="floor")
         self.bits.index_add_(0, word, torch.ones_like(ids) << (ids - word * WORD))  # distinct: no bit is carried
-        self.count()
+        if len(ids):
+            first, last = (int(bound) for bound in word.aminmax())
+            self._count(first, last + 1)
 
     def rows_before(self, ids: Tensor) -> Tensor:
         """How many rows, row 0 included, come before those that ids without one would have."""
@@ -91,16 +93,22 @@ class RowMap(IndexModule):
 
     def count(self) -> None:
         """Make the ranks again."""
+        self._count(0, len(self.bits))
+
+    def _count(self, first: int, last: int) -> None:
+        """Make the ranks again, where only words in `[first, last)` have other bits than before."""
         if self.bits.is_meta:
             return
         if self.ranks.device != self.bits.device:
             self.ranks = torch.zeros_like(self.bits, dtype=torch.int32)
-        total = 0
-        for first in range(0, len(self.bits), BLOCK):
-            counts = count_bits(self.bits[first : first + BLOCK])
-            self.ranks[first : first + BLOCK] = (counts.cumsum(0) - counts + total).int()
+        total = int(self.ranks[first]) if first else 0
+        for begin in range(first, last, BLOCK):
+            counts = count_bits(self.bits[begin : min(begin + BLOCK, last)])
+            self.ranks[begin : begin + len(counts)] = (counts.cumsum(0) - counts + total).int()
             total += int(counts.sum())
-        self.num_rows = total
+        before = int(self.ranks[last]) if last < len(self.ranks) else total
+        self.ranks[last:] += total - before
+        self.num_rows = total if last == len(self.ranks) else self.num_rows + total - before
 
     def ids(self) -> Iterator[Tensor]:
         """The ids that have rows, in order, some at a time."""

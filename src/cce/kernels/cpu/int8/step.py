@@ -131,9 +131,7 @@ def _admit(table: Any, moved: Moved, state: Array) -> Any:
     recent_rows = carray(pointer(table.recent_rows), (size,), np.int32)
     seen = carray(pointer(table.seen), (table.seen_size,), np.uint8)
     before = np.zeros(len(moved.ids), np.int64)
-    codes = carray(pointer(table.records), state.shape, np.int8)
     sums = carray(pointer(moved.sums), (len(moved.ids), dim), np.float32)
-    steps, key = np.float32(table.bound / table.scale), scramble(np.uint64(table.key) + GOLDEN)
     mask, table.demand = (1 << table.seen_bits) - 1, 0
     for i in range(len(moved.ids)):
         if moved.rows[i] != NO_ROW:
@@ -154,9 +152,7 @@ def _admit(table: Any, moved: Moved, state: Array) -> Any:
             table.admitted += 1
             recent_ids[slot], recent_rows[slot], moved.rows[i] = given, np.int32(row), row
             state[row, dim + COUNT] = encode_count(np.float64(before[i]), np.float32(0))
-            _stamp(table, state[row])
-            for k in range(dim):
-                codes[row, k] = _start_code(key, given, dim, k, steps)
+            _start(table, state[row], given)
         elif table.shares:
             total += moved.occurrences[i]
             for k in range(dim):
@@ -188,12 +184,24 @@ def _count_in_sketch(table: Any, moved: Moved, before: Array, seen: Array) -> No
 
 
 @compile_loops
-def _start_code(key: Any, given: Any, dim: Any, k: Any, steps: Any) -> Any:
-    """A code drawn from U(−steps, steps), the same for an id whenever it gets its row."""
-    place = (np.uint64(given) * np.uint64(dim) + np.uint64(k)) * np.uint64(2)
-    value = (uniform_at(key, place) * np.float32(2) - np.float32(1)) * steps
-    rounded = np.floor(value + uniform_at(key, place + np.uint64(1)))
-    return np.int8(min(max(rounded, np.float32(-LARGEST)), np.float32(LARGEST)))
+def start_rows(address: Any, ids: Array, first: Any) -> None:
+    """Let the rows from `first` on, of the table at an address, be new ones of these ids."""
+    table = table_at(address)
+    state = carray(pointer(table.records), (table.capacity, table.width), np.uint8)
+    for i in range(len(ids)):
+        _start(table, state[first + i], ids[i])
+
+
+@compile_loops
+def _start(table: Any, own: Array, given: Any) -> None:
+    """A row of codes drawn from U(−bound, bound), the same for an id whenever it gets its row."""
+    _stamp(table, own)
+    steps, key = np.float32(table.bound / table.scale), scramble(np.uint64(table.key) + GOLDEN)
+    for k in range(table.dim):
+        place = (np.uint64(given) * np.uint64(table.dim) + np.uint64(k)) * np.uint64(2)
+        value = (uniform_at(key, place) * np.float32(2) - np.float32(1)) * steps
+        rounded = np.floor(value + uniform_at(key, place + np.uint64(1)))
+        own[k] = np.uint8(np.int8(min(max(rounded, np.float32(-LARGEST)), np.float32(LARGEST))))
 
 
 @compile_loops
