@@ -32,12 +32,6 @@ def test_a_run_is_scored_by_its_best_checkpoint(run, capsys):
     assert capsys.readouterr().out.startswith(f"validation, 100 rows: BCE {best['bce']:.5f}, AUC ")
 
 
-def test_a_wrong_split_is_one_line_and_exit_2(run, capsys):
-    folder, _ = run
-    assert main(["evaluate", str(folder / "run"), str(folder / "data"), "--split", "tests"]) == 2
-    assert capsys.readouterr().err == "cce evaluate: split must be one of train, validation, test; got 'tests'.\n"
-
-
 def test_all_metrics_that_are_asked_for_are_printed(run, capsys):
     folder, record = run
     words = ["evaluate", str(folder / "run"), str(folder / "data"), "--metrics", "auc", "ece"]

@@ -32,13 +32,6 @@ def test_a_run_is_told_in_words_and_in_json(run, capsys):
     assert told["tables"]["all_tables"]["num_params"] == 888
 
 
-@pytest.mark.slow
-def test_what_is_no_run_is_one_line_and_exit_2(tmp_path, capsys):
-    assert main(["inspect", str(tmp_path)]) == 2
-    message = f"cce inspect: {tmp_path} must be a run or a checkpoint, got no whole checkpoint there.\n"
-    assert capsys.readouterr() == ("", message)
-
-
 def test_a_pack_is_rejected(tmp_path, capsys):
     (tmp_path / "one.ccez").touch()
     assert main(["inspect", str(tmp_path / "one.ccez")]) == 2

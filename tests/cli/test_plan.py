@@ -130,36 +130,3 @@ def test_a_prepared_data_set_brings_its_own_sizes(capsys, tmp_path):
     code, out, _ = typed(capsys, str(tmp_path / "data"), "--json")
     assert code == 0
     assert len(json.loads(out)["tables"]) == 2
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("many",), "features must be numbers, NAME=NUMBER or the folder of a data set, got 'many'."),
-        (("a=5", "a=6"), "features must have distinct names, got 'a' twice."),
-        (("100", "--method", "magic"), "method must be one of"),
-        (
-            ("100", "--cap", "10", "--method-options", "bits"),
-            "method_options must have the form NAME=VALUE, got 'bits'.",
-        ),
-        (("1000", "--set", "num_params=1"), "num_params must be at least 16 for method 'cce' of these sizes, got 1."),
-    ],
-)
-def test_what_cannot_be_planned_is_rejected_in_one_line(capsys, words, said):
-    code, out, err = typed(capsys, *words)
-    assert (code, out) == (2, "")
-    assert said in err
-    assert err.count("\n") == 1
-
-
-def test_two_budgets_are_rejected(capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["plan", "100", "--cap", "10", "--bits", "10"])
-    assert stop.value.code == 2
-    assert "not allowed with" in capsys.readouterr().err
-
-
-def test_bytes_without_a_number_are_rejected(capsys):
-    with pytest.raises(SystemExit):
-        main(["plan", "100", "--nbytes", "lots"])
-    assert "bytes must be a number with a unit such as 50MB, got 'lots'." in capsys.readouterr().err

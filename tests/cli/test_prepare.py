@@ -1,6 +1,5 @@
 """`cce prepare`: every kind from the shell, one clear line for what is wrong, JSON, and help with an example."""
 
-import gzip
 import json
 import shlex
 import tomllib
@@ -115,30 +114,6 @@ def test_the_printed_summary_tells_everything(tmp_path, capsys):
     assert out.splitlines()[-1].split() == ["age", "0", "1"]
     assert main(["prepare", "synthetic", str(tmp_path / "s"), "--rows", "200"]) == 0
     assert "best possible BCE: 0." in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_what_is_wrong_is_one_line(tmp_path, capsys):
-    train, out = tmp_path / "train.txt", tmp_path / "out"
-    assert "train.txt must be a file, and there is none." in rejected(capsys, "criteo-kaggle", train, out)
-    train.touch()
-    assert "train.txt must hold rows, and it is empty." in rejected(capsys, "criteo-kaggle", train, out)
-    train.write_text("1\t2\t3\n")
-    assert "line 1: expected 40 columns, got 3" in rejected(capsys, "criteo-kaggle", train, out)
-    train.write_text("click" + "\t1" * 13 + "\t68fd1e64" * 26 + "\n")
-    assert "line 1: label must be a number, got 'click'" in rejected(capsys, "criteo-kaggle", train, out)
-    train.write_text("1" + "\t1" * 13 + "\tnothex" * 26 + "\n")
-    assert "must be a hexadecimal word of at most 8 digits" in rejected(capsys, "criteo-kaggle", train, out)
-    write_criteo_text(train, 500)
-    (tmp_path / "cut.gz").write_bytes(gzip.compress(train.read_bytes())[:-100])
-    assert "cut.gz was cut short" in rejected(capsys, "criteo-kaggle", tmp_path / "cut.gz", out)
-    assert "engine must be local, ray" in rejected(capsys, "criteo-kaggle", train, out, "--engine", "dask")
-    assert "min_count must lie in" in rejected(capsys, "criteo-kaggle", train, out, "--min-count", 0)
-    assert "kind must be one of criteo-kaggle, " in rejected(capsys, "avazu", train, out)
-    assert "RAW and OUT must be two paths at most, got 3" in rejected(capsys, "criteo-kaggle", train, train, out)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["cut.gz", "train.txt"]
-    out.mkdir()
-    assert "out must not exist already" in rejected(capsys, "synthetic", out)
 
 
 def test_without_pyarrow_one_is_told_what_to_install(tmp_path, capsys, monkeypatch):

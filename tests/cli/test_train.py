@@ -141,40 +141,6 @@ def test_a_model_of_ones_own_is_trained(data, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["config"]["model"] == model
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["DATA", "--method", "hash"],
-            "give one of cap, num_params, nbytes and compression with method 'hash', got none.",
-        ),
-        (["nowhere", "--cap", "8"], "must be a data set made by `cce prepare`, got no manifest.json there."),
-        (["--cap", "8"], "data must be given: the folder of a data set made by `cce prepare`."),
-        (
-            ["DATA", "--cap", "64", "--model", "dlmr"],
-            "model must be one of dlrm, gmf, mlp, deepfm, dcnv2, or path/to/file.py:Name; got 'dlmr'.",
-        ),
-        (["DATA", "--cap", "64", "--optimizer", "adma"], "got 'adma'."),
-        (["--resume", "nowhere"], "resume must name the folder of a run, got 'nowhere'."),
-        (["--resume", "RUN", "--lr", "1"], "lr does not go with resume, which may change epochs, max_steps, device"),
-        (
-            ["DATA", "--cap", "64", "--model-options", "bottom"],
-            "model_options must have the form NAME=VALUE, got 'bottom'.",
-        ),
-    ],
-)
-def test_bad_input_is_one_line_and_exit_2(data, tmp_path, monkeypatch, capsys, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    words = [str(data) if word == "DATA" else word for word in arguments]
-    assert main(["train", *words]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert len(err.splitlines()) == 1
-    assert err.startswith("cce train: ")
-    assert message in err
-    assert not list(tmp_path.rglob("checkpoints"))
-
-
 @pytest.mark.slow
 def test_ctrl_c_saves_and_says_how_to_resume(data, tmp_path):
     """A real process, and a real Ctrl-C."""
@@ -241,8 +207,3 @@ def test_starts_and_decays_are_typed_as_words_and_numbers(data, tmp_path, typed,
     config = json.loads(capsys.readouterr().out)["config"]
     assert config["start_scale"] == meant == read_toml(out / "config.toml")["start_scale"]
     assert config["weight_decay"] == 0.1
-
-
-def test_a_wrong_start_is_rejected_in_one_line(data, tmp_path, capsys):
-    assert main(["train", str(data), *SMALL, "--set", "start_scale=tiny", "--out", str(tmp_path / "run")]) != 0
-    assert "start_scale must be one of auto, uniform, dlrm, zero, or a number; got 'tiny'." in capsys.readouterr().err

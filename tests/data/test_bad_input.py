@@ -147,6 +147,7 @@ OPTIONS = {
     "an unknown option": ({"a.csv": GOOD}, (*TABLE, "--labels", "y"), ["unrecognized arguments: --labels y"]),
 }  # fmt: skip
 CRITEO = {
+    "three paths": ({"train.txt": kaggle_line()}, (*KAGGLE[:3], "train.txt", "out"), ["RAW and OUT must be two paths at most, got 3"]),
     "no train.txt": ({}, KAGGLE, ["train.txt must be a file"]),
     "a folder without train.txt": ({"train.txt/x": ""}, KAGGLE, ["train.txt/train.txt must be a file"]),
     "one column less": ({"train.txt": kaggle_line() + kaggle_line(count=25)}, KAGGLE, ["train.txt, line 2: expected 40 columns, got 39"]),

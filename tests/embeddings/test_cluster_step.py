@@ -150,23 +150,6 @@ def test_an_event_needs_little_more_memory_than_the_new_pointers_and_the_sample(
     assert above < bound
 
 
-def planted(num_ids=2_000, **options):
-    """A table of two kinds of ids: the first tenth is frequent, the rest is not."""
-    table = cce.embeddings.ClusteredEmbedding(num_ids, 4, num_rows=2, num_columns=1, generator=generator(), **options)
-    with torch.no_grad():
-        table.codebook.zero_()
-    return table
-
-
-def test_frequency_settings_need_counts():
-    table = cce.embeddings.ClusteredEmbedding(
-        100, 4, num_rows=2, settings=cce.clustering.ClusterSettings(sampling="frequency")
-    )
-    with pytest.raises(ValueError, match="counts must be given, or tracked by the table"):
-        table.cluster()
-    table.cluster(counts=torch.arange(100))
-
-
 def test_weighted_clustering_follows_the_frequent_ids():
     """Two frequent far-apart ids and many rare ones: weights pull both centroids to the frequent ids."""
     errors = {}

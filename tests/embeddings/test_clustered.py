@@ -165,33 +165,6 @@ def test_tables_seeded_by_product_quantisation():
     assert error < 1.05 * expected
 
 
-@pytest.mark.slow
-def test_seeds_make_clustering_repeatable_on_any_number_of_threads(num_threads):
-    states = []
-    for threads in (1, 2):
-        num_threads(threads)
-        table, _ = trained(noise=0.5)
-        table.cluster(generator=torch.Generator().manual_seed(1))
-        states.append(table.state_dict())
-    assert all(torch.equal(tensor, states[1][name]) for name, tensor in states[0].items())
-
-
-def test_more_rows_than_ids_is_an_ordinary_input():
-    table = cce.embeddings.ClusteredEmbedding(5, 8, num_rows=50)
-    before = table.to_dense()
-    table.cluster()
-    torch.testing.assert_close(table.to_dense(), before)
-    assert torch.isfinite(table.codebook).all()
-
-
-def test_duplicate_vectors_are_an_ordinary_input():
-    table = cce.embeddings.ClusteredEmbedding(500, 8, num_rows=20)
-    with torch.no_grad():
-        table.codebook.fill_(0.25)
-    table.cluster()
-    assert torch.equal(table.to_dense(), torch.full((500, 8), 0.5))
-
-
 # -- the start ---------------------------------------------------------------------------------------------------------
 
 

@@ -120,7 +120,7 @@ def test_a_step_after_an_event_moves_no_number_beyond_the_optimizer_s_own_bound(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(OPTIMIZERS))
+@pytest.mark.parametrize("name", ["momentum", "adagrad", "adam", "adadelta"])
 @pytest.mark.parametrize("policy", ["transfer", "reset", "keep"])
 def test_training_goes_on_and_improves_after_events(name, policy):
     table, optimizer = trained(name)
@@ -131,22 +131,6 @@ def test_training_goes_on_and_improves_after_events(name, policy):
     assert all(torch.isfinite(state).all() for state in row_states(optimizer, table.codebook).values())
     if name != "adadelta":  # which hardly moves in so few steps
         assert loss_of(table) < loss_of(make())
-
-
-@pytest.mark.parametrize("name", ["momentum", "adam"])
-def test_after_a_reset_a_step_without_gradient_moves_nothing(name):
-    table, optimizer = trained(name)
-    cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=generator(1)), policy="reset")
-    before = table.codebook.detach().clone()
-    table.codebook.grad = torch.zeros_like(table.codebook)
-    optimizer.step()
-    assert torch.equal(table.codebook, before)
-
-
-def test_transfer_keeps_the_step_counter():
-    table, optimizer = trained("adam")
-    cce.reclustering.repair_optimizer(optimizer, table.cluster())
-    assert int(optimizer.state[table.codebook]["step"]) == 30
 
 
 @pytest.mark.parametrize("policy", ["transfer", "reset", "keep"])
@@ -222,7 +206,7 @@ def test_state_stays_in_its_place_in_memory():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(OPTIMIZERS))
+@pytest.mark.parametrize("name", ["momentum", "adagrad", "adam", "adadelta"])
 @pytest.mark.parametrize("policy", ["transfer", "reset", "keep"])
 def test_a_codebook_that_changed_its_size(name, policy):
     table, optimizer = trained(name, kind=FirstRowsEmbedding, first_factor=3)
@@ -230,18 +214,6 @@ def test_a_codebook_that_changed_its_size(name, policy):
     assert table.codebook.shape == (80, 2)
     train(table, optimizer, 5)
     assert all(len(state) == 80 for state in row_states(optimizer, table.codebook).values())
-
-
-@pytest.mark.parametrize("name", list(OPTIMIZERS))
-def test_parameters_that_were_replaced_are_trained_on(name):
-    table = cce.embeddings.CollidingEmbedding(300, 8, num_rows=10, thin_dim=2, generator=generator())
-    optimizer = OPTIMIZERS[name](table.parameters())
-    train(table, optimizer, 5)
-    cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=generator(1)))
-    assert [p for group in optimizer.param_groups for p in group["params"]] == [table.codebook]
-    before = table.codebook.detach().clone()
-    train(table, optimizer, 5)
-    assert not torch.equal(table.codebook, before)
 
 
 @pytest.mark.slow

@@ -74,11 +74,6 @@ def test_schedules_are_chosen_by_the_epochs_and_the_method(data):
     assert steps(data, cluster_at=[0.5, 1.25]) == {50, 125}
 
 
-def test_a_wrong_method_is_rejected(data):
-    with pytest.raises(ValueError, match="method"):
-        built(data, method="cees")
-
-
 @pytest.mark.slow
 def test_a_checkpoint_gives_its_configuration_and_its_model(data, tmp_path):
     trainer = Trainer(tiny_config(data), tmp_path / "run")

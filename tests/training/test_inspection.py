@@ -68,11 +68,6 @@ def test_the_code_of_a_saved_model_is_run_only_if_it_is_given_again(data, tmp_pa
     assert not ran.exists()  # the new run names a model of its own
 
 
-def test_a_folder_without_checkpoints_is_rejected(tmp_path):
-    with pytest.raises(FileNotFoundError, match="must be a run or a checkpoint, got no whole checkpoint there"):
-        inspect_checkpoint(tmp_path)
-
-
 @pytest.fixture
 def checked(data, tmp_path):
     """A run of 9 steps with checkpoints of validations after steps 3, 6 and of step 9."""

@@ -33,14 +33,6 @@ def test_a_name_unlike_any_is_rejected_with_all_of_them():
         make_config({"data": "d", "zzzz": 1})
 
 
-def test_a_file_that_is_not_there_or_not_toml_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="config must name a file that is there, got"):
-        read_toml(tmp_path / "none.toml")
-    (tmp_path / "bad.toml").write_text("cap = = 3")
-    with pytest.raises(ValueError, match=r"bad.toml must be TOML"):
-        read_toml(tmp_path / "bad.toml")
-
-
 def test_data_must_be_given_and_whole_numbers_are_floats_too():
     with pytest.raises(ValueError, match="data must be given"):
         make_config({"cap": 3})

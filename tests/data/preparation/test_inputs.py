@@ -1,7 +1,6 @@
 """Raw files: the same blocks of whole lines from plain and gzipped text; damage told by name."""
 
 import gzip
-import re
 
 import pytest
 from hypothesis import given, settings
@@ -43,25 +42,3 @@ def test_the_header_is_the_names_of_the_first_line(tmp_path, text):
 def test_what_can_be_read_from_anywhere_is_plain(tmp_path):
     assert [input_.is_plain for input_ in write_all(tmp_path, b"x")] == [True, False]
     assert Input(tmp_path / "a.parquet").is_parquet
-
-
-def test_a_missing_file_and_an_empty_one_are_told_by_name(tmp_path):
-    path = tmp_path / "a.txt"
-    with pytest.raises(FileNotFoundError, match=re.escape(f"{path} must be a file, and there is none.")):
-        Input(path).check()
-    path.touch()
-    with pytest.raises(ValueError, match=re.escape(f"{path} must hold rows, and it is empty.")):
-        Input(path).check()
-
-
-def test_a_gz_that_was_cut_short_is_told_by_name(tmp_path):
-    _, gz = write_all(tmp_path, bytes(range(256)) * 4000)
-    gz.path.write_bytes(gz.path.read_bytes()[:-20])
-    with pytest.raises(ValueError, match=re.escape(f"{gz} was cut short: its compressed text has no end.")):
-        list(gz.blocks(1000))
-
-
-def test_a_file_that_is_not_what_its_name_says_is_told_by_name(tmp_path):
-    (tmp_path / "a.gz").write_bytes(b"plain text")
-    with pytest.raises(ValueError, match=r"a\.gz must be a whole compressed file, and it is damaged: Not a gzipped"):
-        list(Input(tmp_path / "a.gz").blocks(1000))

@@ -17,22 +17,6 @@ def job_of(**changes):
     return replace(job, **changes)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"way": "best"},
-            "split must be one of random, order, last-file, temporal, last-two, files, none; got 'best'",
-        ),
-        ({"validation": 0.5, "test": 0.5}, r"validation and test must be shares that leave .* got 0\.5 and 0\.5"),
-        ({"test": -0.1}, r"validation and test must be shares .* got 0\.1 and -0\.1"),
-    ],
-)
-def test_impossible_splits_are_rejected(options, message):
-    with pytest.raises(ValueError, match=message):
-        Splitting(**options)
-
-
 def test_options_of_a_split_are_used_or_rejected():
     default = Splitting()
     assert default.adjusted(None, {}) == default

@@ -65,8 +65,3 @@ def test_counts_of_missing_and_negative_numbers_are_told(raw, tmp_path):
         column = [line[1 + index] for line in lines]
         told = {"missing": column.count(""), "negative": sum(x.startswith("-") for x in column)}
         assert data.manifest["dense"][f"I{index + 1}"] == told
-
-
-def test_a_folder_without_the_file_is_told_by_name(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"train\.txt must be a file, and there is none"):
-        run(criteo_kaggle_job(tmp_path), tmp_path / "out")

@@ -66,8 +66,3 @@ def test_words_are_reduced_by_modulus_before_they_are_counted(raw, tmp_path):
     reduced = [int(line[14 + 2], 16) % 10 if line[14 + 2] else None for line in lines]
     ids = vocabulary_of(reduced)
     assert [row[2][2] for row in rows_of(data, "train")] == [ids[value] for value in reduced]
-
-
-def test_a_folder_without_days_is_rejected(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"must hold files day_0, day_1, … .* and there is none"):
-        criteo_terabyte_job(tmp_path)

@@ -70,13 +70,6 @@ def test_half_stars_below_four_are_negative(tmp_path):
     assert [row[0] for row in rows_of(data, "test")] == [1]
 
 
-def test_what_holds_no_ratings_is_rejected(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"must be or hold one of u\.data, ratings\.dat, ratings\.csv"):
-        movielens_job(tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"ml\.zip must be or hold one of .* unpack it first\.$"):
-        movielens_job(tmp_path / "ml.zip")
-
-
 def test_a_malformed_rating_leaves_the_others_as_they_are(tmp_path):
     for name, more in (("good", ""), ("bad", "1\t2\tfive\t978300000\nbob\t2\t5\t978300000\n")):
         (tmp_path / name).mkdir()

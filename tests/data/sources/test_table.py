@@ -125,40 +125,6 @@ def test_any_words_come_back_from_the_vocabulary(tmp_path_factory, rows):
         assert words == [row[1 + index] or None for row in rows]
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda p: table_job(p, Columns("clicks", ("user",))),
-            r"must have a column 'clicks'; it has click, user, tags",
-        ),
-        (
-            lambda p: table_job(p, columns(), splitting=Splitting("temporal")),
-            "timestamp must name a column to split 'temporal', got none",
-        ),
-        (lambda p: table_job(p.with_name("b.json"), columns()), r"must end in \.csv, \.tsv, \.txt, \.parquet"),
-        (lambda p: run(table_job(p, Columns("user", ("fold",))), p.with_name("o")), r"user must be a number, got 'u0'"),
-    ],
-)
-def test_what_cannot_be_is_rejected(tmp_path, make, message):
-    path = write_csv(tmp_path / "a.csv", HEADER, ROWS)
-    (tmp_path / "b.json").write_text("{}")
-    with pytest.raises(ValueError, match=message):
-        make(path)
-
-
-def test_files_with_other_columns_are_rejected(tmp_path):
-    write_csv(tmp_path / "1.csv", HEADER, ROWS)
-    write_csv(tmp_path / "2.csv", HEADER[:-1], [row[:-1] for row in ROWS])
-    with pytest.raises(ValueError, match=r"files must have the same columns, and .*2\.csv has others than .*1\.csv"):
-        table_job(tmp_path, columns())
-
-
-def test_a_folder_without_tables_is_rejected(tmp_path):
-    with pytest.raises(FileNotFoundError, match="must hold files that end in"):
-        table_job(tmp_path, columns())
-
-
 @pytest.mark.slow
 def test_real_ratings_are_prepared(real_data, tmp_path):
     job = table_job(real_data("ml1m.parquet"), Columns("label", ("c0", "c1", "c2")))

@@ -121,14 +121,6 @@ def test_what_is_wrong_is_rejected_with_a_hint(parts, message):
         make_recipe("test", changed(**({"expected": {}} | series | parts)), where="the recipe")
 
 
-def test_a_file_that_is_not_there_or_not_toml_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="recipe must name a file that is there, or one of ours, got"):
-        read_recipe(tmp_path / "none.toml")
-    (tmp_path / "bad.toml").write_text("caps = = 3")
-    with pytest.raises(ValueError, match=r"bad.toml must be TOML"):
-        read_recipe(tmp_path / "bad.toml")
-
-
 # -- the recipes of the repository -------------------------------------------------------------------------------------
 
 VOCABULARIES = {"ad": 300_001, "user": 20_001, "site": 501, "hour": 25}
