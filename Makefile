@@ -9,14 +9,19 @@ KILLS ?= 60
 # A process that crashes ends its tests as failed: xdist would replace it, and wait for ever with --dist loadfile.
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --max-worker-restart 0
 
-.PHONY: demo test test-fast test-settings soak lint bench docs clean
+# Modules are compiled when they are first imported: pip would compile every file of every package, one by one.
+PIP := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
+
+.PHONY: demo test suite test-fast test-settings soak lint bench docs clean
 
 demo: $(VENV)/installed  ## train a small recommender with three kinds of table; print a table, write a page
 	$(BIN)/cce demo --out $(DEMO_OUT)
 	$(BIN)/cce report $(DEMO_OUT)/records.jsonl
 
-test: lint  ## everything that CI checks
-	$(PYTEST) --dist loadfile
+test: lint suite  ## everything that CI checks
+
+suite: $(VENV)/installed-dev
+	$(PYTEST) --dist loadfile --no-loadscope-reorder
 
 test-fast: $(VENV)/installed-dev  ## the tests that one runs while working: all but the slow ones
 	$(PYTEST) -q -m 'not slow'
@@ -43,19 +48,19 @@ docs: $(VENV)/installed-docs  ## docs/_build/html
 $(VENV)/torch: constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("cce needs Python 3.11 or newer; try make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(PIP) torch
 	@touch $@
 
 $(VENV)/installed: $(VENV)/torch pyproject.toml
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[data,report]'
+	$(PIP) --editable '.[data,report]'
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/torch pyproject.toml
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,lint]'
+	$(PIP) --editable '.[test,lint]'
 	@touch $@
 
 $(VENV)/installed-docs: $(VENV)/torch pyproject.toml
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	$(PIP) --editable '.[docs]'
 	@touch $@
 
 clean:

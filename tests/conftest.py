@@ -19,17 +19,36 @@ os.environ.setdefault(
     "CCE_COMPILED", "1"
 )  # what is not compiled yet is waited for: tests time and count compiled loops
 
+LONG = frozenset(  # files that train much or start many processes; they begin first, so that none is left for the end
+    f"test_{name}.py"
+    for name in (
+        *(
+            "own_loop",
+            "examples",
+            "docs",
+            "service_page",
+            "ranks",
+            "streaming",
+            "trainer",
+            "finalizing",
+            "refinalizing",
+        ),
+        *("lightning", "transformers", "agreement", "browser", "running", "sweep", "tuning", "demo", "budgets"),
+    )
+)
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in its background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # here, and so in processes that tests start
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items):
-    """Mark the slow tests of the contract, which has no marks of its own."""
+    """Mark the slow tests of the contract, which has no marks of its own, and begin with the longest files."""
     for item in items:
         cls = getattr(item, "cls", None) or object
         if issubclass(cls, EmbeddingContract) and item.originalname in SLOW_TESTS:
             item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: item.path.name not in LONG)
 
 
 @pytest.fixture(scope="session", autouse=True)
