@@ -99,14 +99,3 @@ def test_an_interruption_is_one_line_and_exit_130_and_leaves_no_report(capsys, t
     assert code == 130
     assert capsys.readouterr() == ("", "cce demo: interrupted\n")
     assert not list((tmp_path / "x").glob("re*"))  # neither report nor records
-
-
-def test_help_has_an_example_and_every_option(capsys):
-    with pytest.raises(SystemExit) as caught:
-        main(["demo", "--help"])
-    assert caught.value.code == 0
-    text = capsys.readouterr().out
-    assert text.startswith("usage: cce demo ")
-    assert "examples:\n  cce demo --out runs/demo\n" in text
-    for option in ("--out", "--rows", "--json"):
-        assert option in text

@@ -38,15 +38,6 @@ def test_an_empty_path_is_rejected(words, capsys):
     assert "must be a path, got ''" in err
 
 
-def test_an_unknown_verb_is_rejected_with_the_right_ones(capsys):
-    code, out, err = exits(["dmeo"], capsys)
-    assert (code, out) == (2, "")
-    assert err.startswith("cce: argument VERB: invalid choice: 'dmeo' (choose from ")
-    assert "demo" in err
-    assert err.endswith("; see `cce --help`.\n")
-    assert err.count("\n") == 1
-
-
 def test_no_verb_is_rejected(capsys):
     code, out, err = exits([], capsys)
     assert (code, out) == (2, "")
@@ -67,12 +58,6 @@ def test_output_that_nobody_reads_or_no_disk_takes_is_no_traceback(unbuffered):
         with open("/dev/full", "w") as full:
             found = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, timeout=60)
         assert (found.returncode, found.stderr) == (2, "cce list: [Errno 28] No space left on device\n")
-
-
-def test_an_unknown_option_is_rejected_by_name(capsys):
-    code, out, err = exits(["demo", "--colour", "blue"], capsys)
-    assert (code, out) == (2, "")
-    assert err == "cce: unrecognized arguments: --colour blue; see `cce --help`.\n"
 
 
 @pytest.mark.slow
@@ -97,14 +82,6 @@ def test_the_shell_gets_the_exit_code(command):
     assert (version.returncode, version.stdout, version.stderr) == (0, f"cce {cce.__version__}\n", "")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "invalid choice: 'dmeo'" in wrong.stderr
-
-
-@pytest.mark.slow
-def test_the_shell_gets_the_exit_code_of_a_verb():
-    command = [sys.executable, "-m", "cce", "demo", "--rows", "0"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "cce demo: num_rows must lie in [100, 2**31), got 0.\n"
 
 
 def test_there_are_about_150_options_and_each_has_a_sentence_and_each_verb_an_example():

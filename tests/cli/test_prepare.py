@@ -9,7 +9,7 @@ import pytest
 from benchmarks.criteo_text import write_criteo_text
 
 from cce.cli import main, prepare
-from cce.data import SOURCES, PreparedData
+from cce.data import PreparedData
 from cce.text import install_hint
 from helpers.raw_files import write_csv
 
@@ -120,18 +120,6 @@ def test_without_pyarrow_one_is_told_what_to_install(tmp_path, capsys, monkeypat
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     error = rejected(capsys, "criteo-kaggle", tmp_path / "x", tmp_path / "out")
     assert install_hint("data") in error
-
-
-def test_help_has_every_kind_and_an_example_of_it(capsys):
-    with pytest.raises(SystemExit) as caught:
-        main(["prepare", "table", "--help"])
-    assert caught.value.code == 0
-    out = capsys.readouterr().out
-    for kind in (*SOURCES, "synthetic"):
-        assert f"  cce prepare {kind} " in out
-        assert f"\n  {kind:16}" in out
-    assert "--json" in out
-    assert "options of recbole and table:" in out
 
 
 def test_an_option_of_another_kind_is_rejected(tmp_path, capsys):

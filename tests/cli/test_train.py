@@ -167,22 +167,6 @@ def test_ctrl_c_saves_and_says_how_to_resume(data, tmp_path):
     assert "Traceback" not in err
 
 
-def test_help_has_examples_and_every_option(capsys):
-    from dataclasses import fields
-
-    from cce.training import MORE, TrainConfig
-
-    with pytest.raises(SystemExit):
-        main(["train", "--help"])
-    out = capsys.readouterr().out
-    assert "examples:" in out
-    flags = {each.name: each.metadata.get("group") != MORE for each in fields(TrainConfig) if each.name != "data"}
-    assert sum(flags.values()) == 29
-    for name, is_flag in flags.items():
-        assert name == "plugins" or (f"\n  --{name.replace('_', '-')}" in out) == is_flag
-        assert is_flag or name == "plugins" or name in out
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("typed", "meant"), [("0.01", 0.01), ("dlrm", "dlrm"), ("1e-3", 0.001)])
 def test_starts_and_decays_are_typed_as_words_and_numbers(data, tmp_path, typed, meant, capsys):

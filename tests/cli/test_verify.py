@@ -36,10 +36,3 @@ def test_the_first_problem_is_an_error_and_json_has_them_all(folder, capsys):
     out, err = capsys.readouterr()
     assert err == message
     assert len(json.loads(out)["problems"]) == 2
-
-
-def test_help_has_an_example(capsys):
-    with pytest.raises(SystemExit) as caught:
-        main(["verify", "--help"])
-    assert caught.value.code == 0
-    assert "\n  cce verify runs/clicks\n" in capsys.readouterr().out

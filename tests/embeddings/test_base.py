@@ -10,10 +10,6 @@ def table(**options):
     return cce.embeddings.HashingTrickEmbedding(10, 4, num_rows=3, **options)
 
 
-def test_ids_on_the_meta_device_have_no_values_to_check():
-    assert table().to("meta")(torch.zeros(3, dtype=torch.long, device="meta")).shape == (3, 4)
-
-
 def test_it_is_called_as_torch_s_and_says_what_there_is_in_place_of_weight():
     made, ids = table(), torch.arange(3)
     assert torch.equal(made(input=ids), made(ids))

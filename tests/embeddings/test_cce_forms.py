@@ -91,14 +91,6 @@ def test_the_error_that_it_tells_is_the_weighted_mean_squared_error():
     assert error == pytest.approx(float((errors * weights).sum() / weights.sum()), rel=1e-5)
 
 
-def test_equal_seeds_give_equal_codebooks_and_a_second_call_changes_nothing():
-    one, same = final(), final()
-    for name, tensor in one.state_dict().items():
-        assert torch.equal(tensor, same.state_dict()[name]), name
-    assert finalize_table(one) == 0
-    assert torch.equal(one.to_dense(), same.to_dense())
-
-
 def test_counts_say_where_the_codebook_is_near():
     errors = []
     for often in (slice(0, 100), slice(100, None)):
@@ -120,15 +112,6 @@ def test_fewer_ids_than_rows_and_equal_vectors_are_exact_and_never_nan():
         assert finalize_table(table, generator=seeded()) == pytest.approx(0, abs=1e-10)
         assert table.codebook.isfinite().all()
         torch.testing.assert_close(table.to_dense(), before)
-
-
-def test_a_model_is_finalized_whole_or_not_at_all():
-    model = nn.ModuleDict({"user": make(), "item": cce.embeddings.CCEEmbedding(50, DIM)})
-    before = model["user"].to_dense()
-    with pytest.raises(ValueError, match="table 'item' must have rows to be finalized, got none"):
-        cce.finalize(model)
-    assert not model["user"].is_final
-    assert torch.equal(model["user"].to_dense(), before)
 
 
 def test_the_report_counts_ids_and_bytes():
@@ -230,21 +213,6 @@ def test_an_average_of_int8_rows_is_rejected_and_one_of_codebooks_is_not():
                 averaged(ALL)
 
 
-def test_bfloat16_is_the_type_of_vectors_and_codebooks():
-    table = make(dtype=torch.bfloat16)
-    assert table(ALL).dtype == torch.bfloat16
-    finalize_table(table)
-    assert table(ALL).dtype == table.codebook.dtype == torch.bfloat16
-
-
-def test_the_meta_device_holds_nothing_and_takes_over_either_form():
-    for source in (make(), final()):
-        empty = cce.embeddings.CCEEmbedding(NUM_IDS, DIM, device="meta")
-        assert empty(ALL.to("meta")).shape == (NUM_IDS, DIM)
-        empty.load_state_dict(source.state_dict(), assign=True)
-        assert torch.equal(empty.to_dense(), source.to_dense())
-
-
 def collection():
     return cce.EmbeddingCollection({"user": 9000, "item": 5000}, DIM, options={"cce": {"min_count": 2}}, seed=0)
 
@@ -305,15 +273,6 @@ def test_a_compiled_model_without_an_optimizer_of_rows_says_so():
 
 
 # -- bags, padding, collections ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("made", [make, final])
-@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
-def test_bags_pool_either_form_and_leave_out_the_padding(made, mode):
-    table, ids, offsets = made(padding_idx=4), torch.tensor([4, 2, 6, 4, 8, 1]), torch.tensor([0, 3, 3])
-    assert not table(torch.tensor([4])).any()
-    expected = nn.functional.embedding_bag(ids, table.to_dense(), offsets, mode=mode, padding_idx=4)
-    torch.testing.assert_close(cce.embeddings.EmbeddingBag(table, mode=mode)(ids, offsets), expected)
 
 
 @pytest.mark.parametrize("in_loops", [True, False])

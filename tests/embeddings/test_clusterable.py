@@ -1,7 +1,5 @@
 """A clustering tells what it did, and tells the truth."""
 
-from dataclasses import FrozenInstanceError
-
 import pytest
 import torch
 from torch import nn
@@ -23,20 +21,6 @@ def clustered(kind=cce.embeddings.ClusteredEmbedding, num_ids=500, **options):
     table = kind(num_ids, 8, num_rows=10, num_columns=4, generator=generator(), **options)
     before, vectors = table.assignments(torch.arange(num_ids)), table.to_dense()
     return table, before, vectors, table.cluster(generator=generator(1))
-
-
-def test_an_event_cannot_be_changed():
-    event = clustered()[-1]
-    with pytest.raises(FrozenInstanceError):
-        event.churn = 0.0
-
-
-def test_a_table_that_cannot_cluster_is_not_clusterable():
-    class Half(cce.embeddings.Clusterable):
-        pass
-
-    with pytest.raises(TypeError, match=r"abstract.*cluster"):
-        Half()
 
 
 def test_the_tables_that_learn_while_they_train_are_clusterable_and_no_others():

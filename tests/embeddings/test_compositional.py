@@ -27,16 +27,6 @@ def test_the_number_of_columns_is_the_divisor_nearest_to_four(dim, columns):
     assert default_columns(dim) == columns
 
 
-@pytest.mark.slow
-@given(dim=st.integers(1, 3000))
-def test_no_other_divisor_is_nearer_to_four(dim):
-    columns = default_columns(dim)
-    assert dim % columns == 0
-    for other in range(1, 8):
-        if dim % other == 0:
-            assert (abs(columns - 4), -columns) <= (abs(other - 4), -other)
-
-
 def make_split(split, num_ids, **sizes):
     return cce.embeddings.CompositionalSumEmbedding(num_ids, 4, split=split, **sizes).split
 

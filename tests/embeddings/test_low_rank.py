@@ -63,16 +63,3 @@ def test_the_projection_has_orthonormal_rows_strongest_first():
     strengths = narrow.square().sum(0)
     assert torch.allclose(projection @ projection.T, torch.eye(4, dtype=torch.float64), atol=1e-12)
     assert (strengths[:-1] >= strengths[1:]).all()
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_factors_have_the_type_of_the_table(dtype):
-    weight = random_table(30, 4, dtype=torch.float32).to(dtype)
-    narrow, projection = low_rank_factors(weight, 4)
-    assert narrow.dtype is projection.dtype is dtype
-    assert torch.allclose((narrow @ projection).float(), weight.float(), atol=20 * torch.finfo(dtype).eps)
-
-
-def test_a_table_of_zeros_gives_a_product_of_zeros():
-    narrow, projection = low_rank_factors(torch.zeros(10, 4), 2)
-    assert not (narrow @ projection).any()

@@ -6,9 +6,8 @@ import pytest
 from torch import nn
 
 import cce
-from cce.checks import check_flag
 from cce.embeddings import METHODS, TrainingDefaults
-from cce.embeddings.options import PAPER_SCHEDULES, choice, optional, rules, whole, wholes, within
+from cce.embeddings.options import PAPER_SCHEDULES, choice, optional, whole, wholes, within
 
 
 def test_what_keeps_the_rules_passes():
@@ -46,10 +45,6 @@ def test_every_rule_is_of_an_option_that_the_class_has_and_asks():
             with pytest.raises((ValueError, TypeError), match=f"^{name} must"):
                 cce.create_embedding(method, 1000, 16, compression=2, **{name: object()})
     assert seen >= 30
-
-
-def test_rules_are_kept_by_name():
-    assert rules(sparse=check_flag) == {"sparse": check_flag}
 
 
 def test_the_schedules_of_the_paper():

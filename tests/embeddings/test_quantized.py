@@ -93,10 +93,6 @@ def test_a_model_is_compressed_to_the_nearest_codes():
     assert (model[0].to_dense() - weight).abs().max() <= 0.51 * model[0].scale.item()
 
 
-def test_print_says_what_it_is():
-    assert repr(table_of()).splitlines()[1].strip() == "1000, 16, num_params=16000, bits=8"
-
-
 # -- codes -------------------------------------------------------------------------------------------------------------
 
 

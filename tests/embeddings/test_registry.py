@@ -72,12 +72,6 @@ def test_num_params_and_compression_are_two_ways_to_say_the_same():
     assert same_state(by_count, by_ratio)
 
 
-def test_full_alone_needs_no_budget_but_still_rejects_two():
-    assert cce.create_embedding("full", 10, 4).num_params == 40
-    with pytest.raises(ValueError, match="got num_params=40 and compression=1"):
-        cce.create_embedding("full", 10, 4, num_params=40, compression=1)
-
-
 def test_full_takes_no_more_than_it_needs_and_no_less():
     assert cce.create_embedding("full", 10, 4, num_params=10**9).num_params == 40
     assert cce.create_embedding("full", 10, 4, compression=1).num_params == 40
@@ -127,17 +121,6 @@ def test_without_either_torchs_own_seed_decides():
             tables.append(cce.create_embedding("cce", 300, 8, compression=4))
     assert same_state(tables[0], tables[1])
     assert not same_state(tables[0], tables[2])
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_dtype_is_that_of_weights_and_vectors(dtype):
-    table = cce.create_embedding("cce", 300, 8, compression=4, dtype=dtype, seed=0)
-    assert {parameter.dtype for parameter in table.parameters()} == {dtype}
-    assert table(torch.tensor([1, 2])).dtype is dtype
-    paper = cce.create_embedding("cce-paper", 300, 8, compression=4, dtype=dtype, seed=0)
-    assert paper.helper.seeds.dtype is torch.int64
-    plain = cce.create_embedding("cce-paper", 300, 8, compression=4, seed=0)
-    assert torch.equal(paper.codebook, plain.codebook.to(dtype))
 
 
 def test_a_huge_table_on_the_meta_device_takes_no_memory():

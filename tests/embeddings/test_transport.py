@@ -24,14 +24,6 @@ def collection(device=None, seed=0, method="cce-paper"):
 # -- the meta device ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["cce", "cce-paper"])
-def test_a_collection_made_on_the_meta_device_takes_over_a_state(method):
-    source, empty = collection(method=method), collection("meta", seed=1, method=method)
-    empty.load_state_dict(source.state_dict(), assign=True)
-    ids = some_ids(300, 2, high=300)
-    assert torch.equal(empty(ids), source(ids))
-
-
 @pytest.mark.parametrize("method", ["hash", "hash-embedding", "ce-concat", "ce-mult", "robe", "cce-paper"])
 def test_seeds_that_are_not_there_are_named_and_not_read(method):
     empty = table(method, "meta")
@@ -40,14 +32,6 @@ def test_seeds_that_are_not_there_are_named_and_not_read(method):
         empty.load_state_dict(state, assign=True)
     with pytest.raises(ValueError, match="seeds must be on the CPU, as the codebook is, got meta: load"):
         empty(some_ids(300))
-
-
-def test_seeds_of_a_collection_that_are_not_there_are_named_and_not_read():
-    empty = collection("meta")
-    state = {name: value for name, value in collection().state_dict().items() if "seeds" not in name}
-    empty.load_state_dict(state, assign=True, strict=False)
-    with pytest.raises(ValueError, match="seeds must be on the CPU"):
-        empty(some_ids(300, 2, high=300))
 
 
 def test_a_codebook_whose_memory_was_given_back_is_not_read():

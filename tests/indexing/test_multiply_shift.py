@@ -78,12 +78,6 @@ def test_no_function_lets_consecutive_ids_collide_much_more_than_chance():
         assert (loads * (loads - 1) / 2).sum() < 1.05 * expected
 
 
-@pytest.mark.parametrize("shape", [(), (6,), (2, 3), (0,), (4, 0, 2)])
-def test_ids_of_any_shape_get_one_more_dimension(shape):
-    ids = torch.zeros(shape, dtype=torch.int64)
-    assert MultiplyShift(3, 10, generator=seeded())(ids).shape == (*shape, 3)
-
-
 @pytest.mark.slow
 def test_compiled_rows_are_the_same_bits():
     functions = MultiplyShift(3, 1000, generator=seeded())
@@ -91,14 +85,14 @@ def test_compiled_rows_are_the_same_bits():
     assert torch.equal(compiled(random_ids(500)), functions(random_ids(500)))
 
 
-@pytest.mark.parametrize("num_rows", [2, 7, 64, 1000])
+@pytest.mark.parametrize("num_rows", [7, 64])
 @pytest.mark.parametrize("identity", CORNERS)
 def test_over_many_functions_every_id_is_uniform(identity, num_rows):
     rows = MultiplyShift(20_000, num_rows, generator=seeded(identity % 1009))(torch.tensor([identity]))
     assert 1e-4 < uniformity(rows.T, num_rows).pvalue.item() < 1 - 1e-4
 
 
-@pytest.mark.parametrize("num_rows", [2, 5, 16])
+@pytest.mark.parametrize("num_rows", [2, 5])
 @pytest.mark.parametrize("pair", PAIRS)
 def test_over_many_functions_two_ids_are_independent(pair, num_rows):
     rows = MultiplyShift(50_000, num_rows, generator=seeded(num_rows))(torch.tensor(pair))
@@ -122,8 +116,8 @@ def test_every_single_function_spreads_random_ids_evenly(num_rows):
     assert pvalues.max() < 1 - 1e-4
 
 
-@pytest.mark.parametrize("num_rows", [7, 64, 1000])
-@pytest.mark.parametrize("shift", [0, 1, 8, 20, 31, 32, 40, 48])
+@pytest.mark.parametrize("num_rows", [7, 64])
+@pytest.mark.parametrize("shift", [0, 8, 31, 32, 48])
 @pytest.mark.parametrize("start", [0, 2**61])
 def test_most_functions_spread_equal_steps_of_a_power_of_two_evenly(num_rows, shift, start):
     # equal steps stay equal steps under multiplication, so some functions clump them: pairwise independence bounds the
@@ -161,20 +155,6 @@ def test_seeds_use_all_64_bits():
     seeds = draw_seeds(10_000, seeded())
     bits = (seeds.flatten().unsqueeze(-1) >> torch.arange(64)) & 1
     assert (bits.double().mean(0) - 0.5).abs().max() < 4 * 0.5 / np.sqrt(30_000)
-
-
-def test_equal_generators_draw_equal_functions_and_other_generators_others():
-    first, second, third = (MultiplyShift(2, 1000, generator=seeded(seed)) for seed in (0, 0, 1))
-    assert torch.equal(first.seeds, second.seeds)
-    assert not torch.equal(first(torch.arange(100)), third(torch.arange(100)))
-
-
-def test_seeds_are_saved_and_loaded_and_are_no_parameters():
-    first, second = MultiplyShift(2, 1000, generator=seeded(0)), MultiplyShift(2, 1000, generator=seeded(1))
-    assert list(first.state_dict()) == ["seeds"]
-    assert list(first.parameters()) == []
-    second.load_state_dict(first.state_dict())
-    assert torch.equal(first(random_ids(100)), second(random_ids(100)))
 
 
 def test_resetting_changes_the_functions_in_place_and_repeatably():

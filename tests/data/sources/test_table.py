@@ -81,16 +81,6 @@ def test_the_time_says_the_split(tmp_path):
     assert [row[0] for row in rows_of(data, "test")] == [row[0] for row in ROWS if row[4] >= 45]
 
 
-def test_a_folder_is_all_its_files_in_order(tmp_path):
-    (tmp_path / "raw").mkdir()
-    write_csv(tmp_path / "raw" / "1.csv", HEADER, ROWS[:40])
-    write_csv(tmp_path / "raw" / "2.csv", HEADER, ROWS[40:])
-    write_csv(tmp_path / "a.csv", HEADER, ROWS)
-    both = run(table_job(tmp_path / "raw", columns(), splitting=ORDER), tmp_path / "x")
-    one = run(table_job(tmp_path / "a.csv", columns(), splitting=ORDER), tmp_path / "y")
-    assert both.manifest["files"] == one.manifest["files"]
-
-
 def test_integers_keep_their_order_among_equals(tmp_path):
     write_csv(tmp_path / "a.csv", ("y", "n"), [(1, 10), (0, 9), (1, 9), (0, 10), (1, 100)])
     pq.write_table(pa.table({"y": [1, 0, 1, 0, 1], "n": [10, 9, 9, 10, 100]}), tmp_path / "a.parquet")
@@ -123,16 +113,6 @@ def test_any_words_come_back_from_the_vocabulary(tmp_path_factory, rows):
         vocabulary = [None, *pq.read_table(folder / "out" / f"vocabulary/00{index}.parquet")["value"].to_pylist()]
         words = [vocabulary[row[2][index]] for row in rows_of(data, "train")]
         assert words == [row[1 + index] or None for row in rows]
-
-
-@pytest.mark.slow
-def test_real_ratings_are_prepared(real_data, tmp_path):
-    job = table_job(real_data("ml1m.parquet"), Columns("label", ("c0", "c1", "c2")))
-    data = run(job, tmp_path / "out")
-    assert sum(data.num_rows(split) for split in data.splits) == 1_000_209
-    assert data.schema.features[0].num_embeddings == 6041
-    labels = sum(float(batch.labels.sum()) for split in data.splits for batch in data.loader(split, batch_size=65_536))
-    assert labels / 1_000_209 == pytest.approx(0.575, abs=0.001)
 
 
 @pytest.mark.slow

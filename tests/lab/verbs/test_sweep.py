@@ -108,14 +108,6 @@ def test_a_failing_run_is_named_and_the_others_are_there(here, data, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            ["nowhere.toml"],
-            "recipe must name a file that is there, or one of ours, got 'nowhere.toml': "
-            "`cce recipes` shows those that come with the package.",
-        ),
-        (["recipe.toml", "--only", "ce"], "only must name series of the recipe (full, cce, pq), got 'ce'."),
-        (["recipe.toml", "--jobs", "0"], "jobs must lie in [1, 2**16), got 0."),
-        (["recipe.toml", "--engine", "spark"], "engine must be local, ray or ray://host:port, got 'spark'."),
         (["raw.toml", "--data", ""], "raw data 'clicks.csv' must be there or in the folder CCE_DATA, got neither."),
         (["wrong.toml", "--data", ""], "unrecognized arguments: --lines 1000; see `cce --help`."),
         (["none.toml", "--data", ""], "recipe must say how its data is prepared, or --data must name a data set."),
