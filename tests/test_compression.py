@@ -44,7 +44,7 @@ def test_a_plain_dlrm_is_compressed_in_place_and_trains():
     before = sum(p.numel() for p in model.parameters())
     plan = cce.compress(model, method="cce-paper", compression=50, seed=0)
     assert [(t.name, t.method) for t in plan.tables] == [
-        *(("tables.0", "cce-paper"), ("tables.1", "cce-paper"), ("tables.2", "nn.EmbeddingBag")),
+        *(("tables.0", "cce-paper"), ("tables.1", "cce-paper"), ("tables.2", "nn.EmbeddingBag"))
     ]
     assert isinstance(model.tables[0], cce.embeddings.EmbeddingBag)
     assert isinstance(model.tables[0].table, cce.embeddings.ClusteredEmbedding)

@@ -269,10 +269,6 @@ def test_a_system_without_locks_does_without(tmp_path, monkeypatch):
         assert os.listdir(tmp_path) == []
 
 
-def test_files_need_no_torch():
-    assert python("import sys, cce.files; sys.exit('torch' in sys.modules)").returncode == 0
-
-
 def test_a_file_that_a_library_writes_for_its_owner_alone_gets_the_usual_permissions(tmp_path):
     def write(path):
         (tmp_path / "new").touch(mode=0o600)

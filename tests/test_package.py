@@ -414,7 +414,7 @@ def test_the_import_test_sees_every_kind_of_import(tmp_path):
         "if TYPE_CHECKING:\n    from cce.models import GMF\n"
     )
     assert imported_packages(tmp_path / "x.py") == {
-        *("cli", "compiled", "__init__", "models", "cce_lab.__init__", "cce_lab.theory"),
+        *("cli", "compiled", "__init__", "models", "cce_lab.__init__", "cce_lab.theory")
     }
 
 

@@ -15,13 +15,10 @@ from cce.clustering import (
     encode_all,
 )
 from cce_lab.variants import CircularQuantizer
+from helpers.draws import seeded
 
 SPREAD = ClusterSettings(init="k-means++", backend="torch")  # backends are compared in their own tests
 PLAIN = ClusterSettings(backend="torch")
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def planted(num_vectors=300, num_columns=3, num_rows=5, width=2, seed=0):

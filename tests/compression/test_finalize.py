@@ -9,12 +9,9 @@ from torch import nn
 
 import cce
 from cce.compression.sizes import Shape
+from helpers.draws import seeded
 
 DIM = 16
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def trained(sizes=(3000, 900), *, num_clusters=20, noise=0.1, **options):

@@ -7,17 +7,14 @@ import torch
 from scipy.stats import chisquare
 
 from cce.data import SyntheticClicks, prepare
+from helpers.draws import seeded
 from helpers.scores import binary_cross_entropy
 
 SIZES = (50, 30, 20)
 
 
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
 def planted(sizes=SIZES, *, seed=0, **options):
-    return SyntheticClicks(sizes, num_clusters=4, generator=generator(seed), **options)
+    return SyntheticClicks(sizes, num_clusters=4, generator=seeded(seed), **options)
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +24,7 @@ def clicks():
 
 @pytest.fixture(scope="module")
 def sample(clicks):
-    return clicks.sample(40_000, generator=generator(1))
+    return clicks.sample(40_000, generator=seeded(1))
 
 
 def expected_bce_and_its_noise(probabilities, logits, num_rows):
@@ -50,22 +47,22 @@ def test_a_sample_has_an_id_of_each_feature_and_a_label_a_row(sample):
 
 @pytest.mark.slow
 def test_equal_seeds_give_equal_rows_and_other_seeds_others(clicks, sample):
-    same = planted().sample(40_000, generator=generator(1))
+    same = planted().sample(40_000, generator=seeded(1))
     for field in ("ids", "labels", "probabilities"):
         assert torch.equal(getattr(sample, field), getattr(same, field))
-    assert not torch.equal(clicks.sample(40_000, generator=generator(2)).ids, sample.ids)
+    assert not torch.equal(clicks.sample(40_000, generator=seeded(2)).ids, sample.ids)
     assert not torch.equal(planted(seed=5).vectors[0], clicks.vectors[0])
 
 
 def test_one_generator_gives_new_rows_each_time(clicks):
-    g = generator()
+    g = seeded()
     assert not torch.equal(clicks.sample(100, generator=g).ids, clicks.sample(100, generator=g).ids)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("zipf", [0.0, 0.7, 1.0, 1.5])
 def test_ids_follow_zipfs_law(zipf):
-    ids = planted((40, 25), zipf=zipf).sample(100_000, generator=generator(3)).ids
+    ids = planted((40, 25), zipf=zipf).sample(100_000, generator=seeded(3)).ids
     for column, size in zip(ids.unbind(1), (40, 25), strict=True):
         weights = [rank**-zipf for rank in range(1, size + 1)]
         expected = [100_000 * weight / sum(weights) for weight in weights]
@@ -74,7 +71,7 @@ def test_ids_follow_zipfs_law(zipf):
 
 @pytest.mark.slow
 def test_features_are_drawn_independently():
-    first, second = planted((4, 3)).sample(50_000, generator=generator(4)).ids.unbind(1)
+    first, second = planted((4, 3)).sample(50_000, generator=seeded(4)).ids.unbind(1)
     joint = torch.bincount(first * 3 + second, minlength=12).view(4, 3).double()
     expected = joint.sum(1, keepdim=True) * joint.sum(0) / joint.sum()
     assert chisquare(joint.flatten(), expected.flatten(), ddof=5).pvalue > 0.001
@@ -104,8 +101,8 @@ def test_clusters_decide_alone(clicks, sample):
 
 
 def test_logits_spread_by_three():
-    clicks = SyntheticClicks((3_000,) * 3, num_clusters=2_000, latent_dim=6, zipf=0.0, generator=generator())
-    logits = torch.logit(clicks.sample(20_000, generator=generator(1)).probabilities)
+    clicks = SyntheticClicks((3_000,) * 3, num_clusters=2_000, latent_dim=6, zipf=0.0, generator=seeded())
+    logits = torch.logit(clicks.sample(20_000, generator=seeded(1)).probabilities)
     assert logits.std().item() == pytest.approx(3, rel=0.03)
 
 
@@ -140,7 +137,7 @@ def test_no_rows_are_a_sample_too(clicks):
 
 def test_one_planted_feature_decides_by_the_sum_of_its_vector():
     clicks = planted(num_informative=1)
-    sample = clicks.sample(50, generator=generator(1))
+    sample = clicks.sample(50, generator=seeded(1))
     for ids, probability in zip(sample.ids.tolist(), sample.probabilities.tolist(), strict=True):
         logit = float(clicks.vectors[0][clicks.clusters[0][ids[0]]].sum())
         assert probability == pytest.approx(1 / (1 + math.exp(-logit)), rel=1e-12)
@@ -148,7 +145,7 @@ def test_one_planted_feature_decides_by_the_sum_of_its_vector():
 
 def test_features_beyond_the_planted_ones_are_noise():
     clicks = planted(num_informative=2)
-    sample = clicks.sample(50, generator=generator(1))
+    sample = clicks.sample(50, generator=seeded(1))
     for ids, probability in zip(sample.ids.tolist(), sample.probabilities.tolist(), strict=True):
         user, item = (clicks.vectors[f][clicks.clusters[f][ids[f]]] for f in range(2))
         assert probability == pytest.approx(1 / (1 + math.exp(-float(user @ item))), rel=1e-12)
@@ -157,12 +154,12 @@ def test_features_beyond_the_planted_ones_are_noise():
 @pytest.mark.slow
 def test_dense_numbers_add_to_the_logit():
     clicks = planted(num_dense=4)
-    sample = clicks.sample(2000, generator=generator(1))
+    sample = clicks.sample(2000, generator=seeded(1))
     assert (sample.dense.shape, sample.dense.dtype) == ((2000, 4), torch.float32)
     without = planted(num_dense=4)
     without.dense_weights.zero_()
     difference = torch.logit(sample.probabilities) - torch.logit(
-        without.sample(2000, generator=generator(1)).probabilities
+        without.sample(2000, generator=seeded(1)).probabilities
     )
     torch.testing.assert_close(difference, (sample.dense @ clicks.dense_weights).double(), rtol=1e-6, atol=1e-6)
     assert clicks.dense_weights.abs().min() > 0
@@ -172,14 +169,14 @@ def test_dense_numbers_add_to_the_logit():
 @pytest.mark.parametrize("num_informative", [1, 2, 26])
 def test_logits_spread_by_three_whatever_is_planted(num_informative):
     clicks = SyntheticClicks(
-        (3_000,) * 26, num_clusters=2_000, num_informative=num_informative, zipf=0.0, generator=generator()
+        (3_000,) * 26, num_clusters=2_000, num_informative=num_informative, zipf=0.0, generator=seeded()
     )
-    logits = torch.logit(clicks.sample(20_000, generator=generator(1)).probabilities)
+    logits = torch.logit(clicks.sample(20_000, generator=seeded(1)).probabilities)
     assert logits.std().item() == pytest.approx(3, rel=0.07)
 
 
 def test_without_drift_times_change_nothing():
-    early, late = (planted().sample(500, times=torch.full((500,), t), generator=generator(1)) for t in (0.0, 1.0))
+    early, late = (planted().sample(500, times=torch.full((500,), t), generator=seeded(1)) for t in (0.0, 1.0))
     assert torch.equal(early.probabilities, late.probabilities)
 
 
@@ -195,7 +192,7 @@ def test_with_drift_a_share_of_the_ids_moves_once_to_another_cluster_each_at_its
 def test_the_oracle_of_a_stream_knows_who_has_moved():
     clicks = planted((200, 100), drift=1.0)
     times = torch.linspace(0, 1, 20_000, dtype=torch.float64)
-    stream = clicks.sample(20_000, times=times, generator=generator(1))
+    stream = clicks.sample(20_000, times=times, generator=seeded(1))
     still = torch.sigmoid(clicks._logits(stream.ids, torch.zeros_like(times)))  # an oracle that missed it all
     old = float(torch.nn.functional.binary_cross_entropy(still, stream.labels.double()))
     assert stream.oracle_bce < old - 0.2
@@ -203,9 +200,9 @@ def test_the_oracle_of_a_stream_knows_who_has_moved():
 
 
 def test_ids_are_born_and_die_and_new_ones_are_unlike_rare_ones():
-    clicks = SyntheticClicks((50, 30), num_clusters=40, turnover=2.0, drift=0.5, generator=generator())
+    clicks = SyntheticClicks((50, 30), num_clusters=40, turnover=2.0, drift=0.5, generator=seeded())
     times = torch.arange(60_000, dtype=torch.float64) / 60_000
-    sample = clicks.sample(60_000, times=times, generator=generator(1))
+    sample = clicks.sample(60_000, times=times, generator=seeded(1))
     born = sample.ids[:, 0] >= 50
     thirds = [float(part.double().mean()) for part in born.chunk(3)]
     assert thirds == sorted(thirds)

@@ -12,6 +12,7 @@ from cce.embeddings import (
     EmbeddingBag,
     FullEmbedding,
 )
+from helpers.draws import seeded
 
 NUM_IDS, DIM = 20, 4
 MODES = ["sum", "mean", "max"]
@@ -24,10 +25,6 @@ OFFSETS = {
     "only one bag": [0],
     "a bag for each id": list(range(10)),
 }
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def twins(*, mode, include_last_offset=False, padding_idx=None, dtype=torch.float64, sparse=False):

@@ -6,17 +6,14 @@ import torch
 
 import cce
 from cce.testing import DIM, NUM_IDS, EmbeddingContract, LinearContract
+from helpers.draws import seeded
 from helpers.final_form import finalize_table
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def fill(table, seed=0):
     """Rows for all ids, of the scale that tables start with, and an optimizer, without which nothing trains them."""
     if isinstance(table, cce.embeddings.CCEEmbedding) and not table.anchor.is_meta:
-        values = torch.rand(table.num_embeddings, table.embedding_dim, generator=generator(seed)) * 2 - 1
+        values = torch.rand(table.num_embeddings, table.embedding_dim, generator=seeded(seed)) * 2 - 1
         table.fit_to(values * (3 * table.start_variance) ** 0.5)
         cce.optim.SGD(table, lr=0.1)
     return table
@@ -24,7 +21,7 @@ def fill(table, seed=0):
 
 def finalized(table, seed=0):
     if isinstance(fill(table, seed), cce.embeddings.CCEEmbedding) and not table.anchor.is_meta:
-        finalize_table(table, generator=generator(seed))
+        finalize_table(table, generator=seeded(seed))
     return table
 
 
@@ -69,11 +66,11 @@ class TestInt8Rows(EmbeddingContract):
         return (table.rows.codes[row].float() * table.rows.scale).to(table.anchor.dtype)
 
     def test_fits_a_trained_table_or_says_why_not(self):
-        weight = torch.randn(NUM_IDS, DIM, generator=generator(3))
+        weight = torch.randn(NUM_IDS, DIM, generator=seeded(3))
         table = self.table_class.from_table(weight, num_params=4000)
         assert table.num_rows == 250
         assert (table.to_dense() - weight).abs().max() <= table.rows.scale / 2 + 1e-6
-        finalize_table(table, generator=generator())
+        finalize_table(table, generator=seeded())
         assert table.num_params == 4000
         assert (table.to_dense() - weight).norm() < 0.7 * weight.norm()
 
@@ -85,7 +82,7 @@ class TestInt8Rows(EmbeddingContract):
         tables = self.make(), finalized(self.make()), self.make(device="meta").to_empty(device="cpu")
         for table in tables:
             table.num_rows = 256
-            table.reset_parameters(generator(3))
+            table.reset_parameters(seeded(3))
             for name, tensor in state.items():
                 assert torch.equal(table.state_dict()[name], tensor), name
             assert (table.anchor.requires_grad, table.codebook.requires_grad) == (True, False)

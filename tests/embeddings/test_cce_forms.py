@@ -11,13 +11,10 @@ from torch import nn
 
 import cce
 from cce.embeddings import Int8Rows
+from helpers.draws import seeded
 from helpers.final_form import finalize_table
 
 NUM_IDS, DIM = 600, 8
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def make(num_ids=NUM_IDS, seed=0, every=2, **options):

@@ -10,17 +10,14 @@ from cce.clustering import churn, column_entropies, count_dead
 from cce.embeddings import METHODS
 from cce.embeddings.clusterable import clean_interrupts
 from cce_lab.variants import FirstRowsEmbedding
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
+from helpers.draws import seeded
 
 
 def clustered(kind=cce.embeddings.ClusteredEmbedding, num_ids=500, **options):
     """A table, what it pointed to, its vectors then, and the event of its first clustering."""
-    table = kind(num_ids, 8, num_rows=10, num_columns=4, generator=generator(), **options)
+    table = kind(num_ids, 8, num_rows=10, num_columns=4, generator=seeded(), **options)
     before, vectors = table.assignments(torch.arange(num_ids)), table.to_dense()
-    return table, before, vectors, table.cluster(generator=generator(1))
+    return table, before, vectors, table.cluster(generator=seeded(1))
 
 
 def test_the_tables_that_learn_while_they_train_are_clusterable_and_no_others():
@@ -49,7 +46,7 @@ def test_a_codebook_that_is_computed_from_others_is_rejected_and_left_alone(meth
     change(table)
     before = table.to_dense()
     with pytest.raises(ValueError, match=r"^codebook must be a parameter to be clustered, got one computed"):
-        table.cluster(generator=generator())
+        table.cluster(generator=seeded())
     assert torch.equal(table.to_dense(), before)
     with pytest.raises(ValueError, match=r"^table 'embedding' cannot be clustered: codebook must be a parameter"):
         cce.reclustering.ClusterSchedule(nn.ModuleDict({"embedding": table}), every=1)
@@ -103,10 +100,10 @@ def test_a_transfer_follows_a_change_of_size():
 
 
 def test_learning_to_collide_says_which_parameters_it_replaced():
-    table = cce.embeddings.CollidingEmbedding(300, 8, num_rows=12, generator=generator())
+    table = cce.embeddings.CollidingEmbedding(300, 8, num_rows=12, generator=seeded())
     thin, projection = table.codebook, table.projection
     assert table.can_cluster
-    event = table.cluster(generator=generator(1))
+    event = table.cluster(generator=seeded(1))
     assert event.replaced == {thin: table.codebook, projection: None}
     assert (event.num_ids, event.num_rows, len(event.inertias)) == (300, 12, 1)
     assert not table.can_cluster

@@ -6,10 +6,7 @@ import torch
 import cce
 from cce.testing import LinearContract
 from helpers import slow
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+from helpers.draws import seeded
 
 
 class TestBeforeClustering(LinearContract):
@@ -34,9 +31,9 @@ class TestAfterClustering(TestBeforeClustering):
     def make(self, *args, **kwargs):
         table = super().make(*args, **kwargs)
         if isinstance(table, cce.embeddings.ClusteredEmbedding):
-            table.cluster(generator=generator())
+            table.cluster(generator=seeded())
             with torch.no_grad():  # train on: helpers at zero would hide mistakes
-                noise = torch.randn(table.codebook.shape, generator=generator(1), device="cpu")
+                noise = torch.randn(table.codebook.shape, generator=seeded(1), device="cpu")
                 table.codebook.add_(0.1 * noise.to(table.codebook))
         return table
 
@@ -169,7 +166,7 @@ def test_tables_seeded_by_product_quantisation():
 
 
 def test_by_default_both_tables_are_uniform_as_in_the_authors_code():
-    table = cce.embeddings.ClusteredEmbedding(100, 16, num_rows=2000, generator=generator())
+    table = cce.embeddings.ClusteredEmbedding(100, 16, num_rows=2000, generator=seeded())
     values = table.codebook.detach()
     assert values.abs().max() <= 1 / 4
     assert values.var().item() == pytest.approx(1 / 48, rel=0.02)
@@ -178,23 +175,23 @@ def test_by_default_both_tables_are_uniform_as_in_the_authors_code():
 
 
 def test_or_both_are_standard_normal_as_in_the_paper_s_text():
-    table = cce.embeddings.ClusteredEmbedding(3000, 16, num_rows=2000, init="paper", generator=generator())
+    table = cce.embeddings.ClusteredEmbedding(3000, 16, num_rows=2000, init="paper", generator=seeded())
     assert table.codebook.var().item() == pytest.approx(1, rel=0.02)
     assert table.to_dense().var().item() == pytest.approx(2, rel=0.05)
     assert table.start_variance == 2
 
 
 def test_or_vectors_start_as_those_of_other_methods():
-    table = cce.embeddings.ClusteredEmbedding(3000, 16, num_rows=2000, start_scale="uniform", generator=generator())
+    table = cce.embeddings.ClusteredEmbedding(3000, 16, num_rows=2000, start_scale="uniform", generator=seeded())
     assert table.to_dense().var().item() == pytest.approx(1 / 48, rel=0.05)
     zero = cce.embeddings.ClusteredEmbedding(3000, 16, num_rows=20, start_scale="zero")
     assert not zero.codebook.any()
 
 
 def test_the_authors_start_is_drawn_again_within_its_bounds():
-    table = cce.embeddings.ClusteredEmbedding(100, 16, num_rows=20, generator=generator())
+    table = cce.embeddings.ClusteredEmbedding(100, 16, num_rows=20, generator=seeded())
     first = table.codebook.detach().clone()
-    table.reset_parameters(generator(1))
+    table.reset_parameters(seeded(1))
     assert not torch.equal(table.codebook, first)
     assert table.codebook.abs().max() <= 1 / 4
 

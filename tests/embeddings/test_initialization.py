@@ -12,14 +12,11 @@ import cce
 from cce.budget import FULL_SIZED
 from cce.embeddings import METHODS
 from cce.embeddings.initialization import new_parameter, normal_, output_variance, projection_, start_variance
+from helpers.draws import seeded
 
 NUM_IDS, DIM, COMPRESSION = 1200, 16, 4
 PRODUCTS = ("ce-mult", "tt", "dhe", "mixed-dim", "collide", "low-rank")  # of which one factor carries the scale
 WANTED = {"uniform": 1 / math.sqrt(3 * DIM), "dlrm": 1 / math.sqrt(3 * NUM_IDS), 0.01: 0.01}
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 @pytest.mark.parametrize("variance", [1e-4, 1 / 48, 2.0])

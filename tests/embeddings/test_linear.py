@@ -13,12 +13,9 @@ from cce.embeddings import (
 )
 from cce.embeddings.linear import least_squares_codebook
 from cce.indexing.ids import BLOCK
+from helpers.draws import seeded
 
 NUM_IDS, DIM = 40, 6
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def weighted_hash_embedding():

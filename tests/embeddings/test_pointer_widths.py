@@ -10,6 +10,7 @@ import torch
 import cce
 from cce.signals import uninterrupted
 from cce_lab.variants import FirstRowsEmbedding
+from helpers.draws import seeded
 from helpers.linear_tables import plain
 
 WIDTHS = {2: 1, 16: 4, 100: 7, 256: 8, 1_024: 10, 65_536: 16, 65_537: 32}
@@ -19,10 +20,6 @@ every_width = pytest.mark.parametrize("num_rows", WIDTHS)
 every_width_clustered = pytest.mark.parametrize(
     "num_rows", [2, 100, 256, *(pytest.param(wide, marks=pytest.mark.slow) for wide in (65_536, 65_537))]
 )
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def make(num_rows, *, kind=cce.embeddings.ClusteredEmbedding, **options):

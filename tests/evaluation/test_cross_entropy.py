@@ -6,16 +6,13 @@ import pytest
 import torch
 from sklearn.metrics import log_loss
 
+from helpers.draws import seeded
 from helpers.scores import binary_cross_entropy, score_rows
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_bce_equals_scikit_learns(dtype):
-    g = generator()
+    g = seeded()
     logits = 3 * torch.randn(2_000, generator=g, dtype=dtype)
     labels = torch.bernoulli(torch.sigmoid(logits), generator=g)
     expected = log_loss(labels, torch.sigmoid(logits.double()))
@@ -41,7 +38,7 @@ def test_bce_of_extreme_logits_stays_finite(logit, label, loss):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_bce_and_normalized_entropy_of_weighted_rows_equal_scikit_learns(weighted):
-    g = generator()
+    g = seeded()
     logits = torch.randn(2_000, generator=g, dtype=torch.float64)
     labels, weights = torch.bernoulli(torch.sigmoid(logits - 1), generator=g), torch.rand(2_000, generator=g)
     weights = weights if weighted else None

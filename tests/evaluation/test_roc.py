@@ -8,11 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
+from helpers.draws import seeded
 from helpers.scores import auc
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def pairs_in_order(scores, labels):
@@ -25,7 +22,7 @@ def pairs_in_order(scores, labels):
 @pytest.mark.parametrize("num_levels", [1, 2, 10, 10**6])  # from all tied to hardly any
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_auc_equals_scikit_learns_whatever_the_ties(num_levels, dtype):
-    g = generator(num_levels)
+    g = seeded(num_levels)
     scores = (torch.randint(num_levels, (5_000,), generator=g) / num_levels).to(dtype)
     labels = torch.bernoulli(0.2 + 0.6 * scores.double(), generator=g)
     assert auc(scores, labels) == pytest.approx(roc_auc_score(labels, scores.double()), abs=1e-14)
@@ -51,7 +48,7 @@ def test_auc_by_hand():
 
 
 def test_auc_does_not_care_for_the_order_of_rows_or_a_rising_function_of_scores():
-    g = generator()
+    g = seeded()
     scores = torch.randn(1_000, dtype=torch.float64, generator=g)
     labels = (torch.rand(1_000, generator=g) < 0.3).float()
     shuffled = torch.randperm(1_000, generator=g)

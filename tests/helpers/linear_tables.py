@@ -6,13 +6,10 @@ import cce
 from cce.kernels import gather_sum
 from cce.kernels.cpu import lookup
 from cce_lab.variants import FirstRowsEmbedding, HelpersEmbedding, SummedEmbedding
+from helpers.draws import seeded
 from helpers.final_form import finalize_table
 
 NUM_IDS, DIM = 700, 16
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def with_importance(table):

@@ -44,13 +44,7 @@ def _table(name: str, ids: int, method: str, cap: int | None) -> Footprint:
 
 
 def made_record(
-    method: str,
-    cap: int | None,
-    seed: int = 0,
-    *,
-    bce: float | None = None,
-    auc: float | None = None,
-    **changes: Any,
+    method: str, cap: int | None, seed: int = 0, *, bce: float | None = None, auc: float | None = None, **changes: Any
 ) -> RunRecord:
     """One run; its BCE falls with the logarithm of the cap unless it is given, and its AUC follows it."""
     tables = ledger(method, cap)
@@ -110,13 +104,7 @@ def _curve(score: float) -> list[dict[str, float]]:
 def _events(tables: tuple[Footprint, ...]) -> list[dict[str, Any]]:
     """Two clusterings of each clustered table."""
     return [
-        {
-            "kind": "cluster",
-            "step": step,
-            "table": table.name,
-            "churn": churn + 0.02 * index,
-            "H1": 5.1 + 0.1 * index,
-        }
+        {"kind": "cluster", "step": step, "table": table.name, "churn": churn + 0.02 * index, "H1": 5.1 + 0.1 * index}
         | {"H2": 9.6 + 0.1 * index, "dead_rows": 0, "moved": 0.3, "seconds": 0.5, "num_ids": table.num_embeddings}
         for step, churn in ((1500, 0.9), (3000, 0.45), (4500, 0.3))
         for index, table in enumerate(tables)

@@ -11,10 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from cce.indexing import Assignments, PointerStore, keep_on_cpu
 from cce.indexing.ids import BLOCK, blocks
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
+from helpers.draws import seeded
 
 
 def make(num_embeddings=50, num_columns=3, num_rows=300, *, seed=0, **options):

@@ -10,13 +10,10 @@ from scipy import stats
 from cce.indexing import MultiplyShift, hash32
 from cce.indexing.multiply_shift import draw_seeds, scramble
 from helpers import slow
+from helpers.draws import seeded
 
 CORNERS = [0, 1, 2, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**40, 2**53 + 1, 2**62, 2**63 - 2, 2**63 - 1]
 PAIRS = [(0, 1), (0, 2**63 - 1), (5, 5 + 2**32), (5, 5 + 2**40), (7, 14), (2**32 - 1, 2**32), (2**62, 2**62 + 2**31)]
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def slow_hash32(identity, seeds):

@@ -9,15 +9,12 @@ import pytest
 import torch
 
 from cce.indexing import PointerStore
+from helpers.draws import seeded
 
 NUM_IDS, NUM_COLUMNS = 53, 3  # 159 pointers: no width but whole bytes fills its last byte, or ends with a group
 WIDTHS = {2: 1, 8: 3, 16: 4, 256: 8, 1_024: 10, 5_000: 13, 65_536: 16, 65_537: 32}
 
 every_width = pytest.mark.parametrize("num_rows", WIDTHS)
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def some_rows(num_rows, num_ids=NUM_IDS, seed=0):

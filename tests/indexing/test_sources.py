@@ -4,23 +4,11 @@ import pytest
 import torch
 
 from cce.indexing import Assignments, MultiplyShift, QuotientRemainder
-from cce.indexing.sources import (
-    CircularPlaces,
-    DigitRows,
-    HashedRows,
-    LearnedRows,
-    OwnRow,
-    SlotKind,
-    describe,
-    rows_of,
-)
+from cce.indexing.sources import CircularPlaces, DigitRows, HashedRows, LearnedRows, OwnRow, SlotKind, describe, rows_of
 from helpers import slow
+from helpers.draws import seeded
 
 IDS = torch.tensor([0, 3, 99, 41])
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def test_an_own_row_is_the_id():

@@ -6,12 +6,9 @@ import torch
 from scipy import stats
 
 from cce.indexing import UnitInterval, hash32
+from helpers.draws import seeded
 
 NUM_IDS = 20_000
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def random_ids(seed=0):

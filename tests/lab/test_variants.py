@@ -18,11 +18,8 @@ from cce_lab.variants import (
     SummedEmbedding,
 )
 from helpers import slow
+from helpers.draws import seeded
 from helpers.variants import registered  # noqa: F401
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def vector(table, x):
@@ -58,9 +55,9 @@ def test_every_variant_is_a_method_that_computes_its_formula_before_and_after_a_
         other.load_state_dict(table.state_dict())
         assert torch.equal(other.to_dense(), table.to_dense())
         if table.can_cluster:
-            table.cluster(generator=generator())
+            table.cluster(generator=seeded())
         with torch.no_grad():
-            table.codebook.add_(0.1 * torch.randn(table.codebook.shape, generator=generator(1)))
+            table.codebook.add_(0.1 * torch.randn(table.codebook.shape, generator=seeded(1)))
 
 
 @pytest.mark.parametrize(
@@ -81,9 +78,9 @@ def test_wrong_options_are_named(kind, option, message):
 def test_a_residual_start_changes_the_table_less_than_a_zero_start():
     moved = {}
     for kind in (cce.embeddings.ClusteredEmbedding, ResidualHelpersEmbedding):
-        table = kind(300, 8, num_rows=40, generator=generator())
+        table = kind(300, 8, num_rows=40, generator=seeded())
         before = table.to_dense()
-        table.cluster(generator=generator(1))
+        table.cluster(generator=seeded(1))
         moved[kind] = (table.to_dense() - before).norm()
     assert moved[ResidualHelpersEmbedding] < 0.97 * moved[cce.embeddings.ClusteredEmbedding]
 
@@ -118,26 +115,26 @@ def test_more_rows_before_the_first_clustering_than_after():
 
 def test_circular_columns_are_clustered_by_the_others():
     """If all columns but one are constant, the others are grouped by its pieces."""
-    table = CircularEmbedding(900, 8, num_rows=5, num_columns=4, generator=generator())
-    groups = torch.randint(0, 5, (900,), generator=generator(1))
+    table = CircularEmbedding(900, 8, num_rows=5, num_columns=4, generator=seeded())
+    groups = torch.randint(0, 5, (900,), generator=seeded(1))
     with torch.no_grad():
         table.codebook.zero_()
-        table.tables[1, 0] = torch.randn(5, 2, generator=generator(2))
+        table.tables[1, 0] = torch.randn(5, 2, generator=seeded(2))
         table.assignments.write(torch.arange(900), groups.view(-1, 1).repeat(1, 4))
     table.settings = cce.clustering.ClusterSettings(init="k-means++")
-    table.cluster(generator=generator(3))
+    table.cluster(generator=seeded(3))
     found = table.assignments.pointers.to_tensor()[:, 0].long()
     assert torch.unique(torch.stack([found, groups]), dim=1).shape[1] == 5
 
 
 def test_sums_are_clustered_as_residuals():
-    weight = torch.randn(400, 8, generator=generator())
-    table = SummedEmbedding(400, 8, num_rows=40, num_columns=2, generator=generator(1))
-    table.fit_to(weight, generator=generator(2))
+    weight = torch.randn(400, 8, generator=seeded())
+    table = SummedEmbedding(400, 8, num_rows=40, num_columns=2, generator=seeded(1))
+    table.fit_to(weight, generator=seeded(2))
     residual = cce.embeddings.ProductQuantizedEmbedding(
-        400, 8, num_rows=40, num_columns=2, residual=True, generator=generator(1)
+        400, 8, num_rows=40, num_columns=2, residual=True, generator=seeded(1)
     )
-    residual.fit_to(weight, generator=generator(2))
+    residual.fit_to(weight, generator=seeded(2))
     errors = [(each.to_dense() - weight).square().mean() for each in (table, residual)]
     assert errors[0] < 1.1 * errors[1] < 1.1 * weight.square().mean()
 
@@ -150,10 +147,10 @@ def settling(after):
 
 def test_a_settled_table_has_no_helpers_and_gives_their_rows_to_the_clusters():
     table = settling(1)
-    pieces = torch.randn(4, 20, 2, generator=generator())
-    groups = torch.randint(0, 20, (600, 4), generator=generator(1))
+    pieces = torch.randn(4, 20, 2, generator=seeded())
+    groups = torch.randint(0, 20, (600, 4), generator=seeded(1))
     weight, memory = torch.cat([pieces[i][groups[:, i]] for i in range(4)], dim=1), table.codebook.data_ptr()
-    table.fit_to(weight, generator=generator(1))  # counts as a clustering
+    table.fit_to(weight, generator=seeded(1))  # counts as a clustering
     torch.testing.assert_close(table.to_dense(), weight)  # 20 pieces in 20 rows: nothing is lost
     assert (table.num_rows, table.helper.num_hashes, table.slots) == (20, 0, (4, 1))
     assert (table.num_params, table.codebook.data_ptr()) == (10 * 16, memory)

@@ -60,11 +60,7 @@ def test_a_class_in_a_file_is_a_model(mine):
 @pytest.mark.parametrize(
     ("name", "kind", "message"),
     [
-        (
-            "dlrn",
-            ValueError,
-            "model must be one of dlrm, gmf, mlp, deepfm, dcnv2, or path/to/file.py:Name; got 'dlrn'",
-        ),
+        ("dlrn", ValueError, "model must be one of dlrm, gmf, mlp, deepfm, dcnv2, or path/to/file.py:Name; got 'dlrn'"),
         ("nowhere.py:Sum", FileNotFoundError, "model must name a file that is there, got 'nowhere.py'"),
     ],
 )

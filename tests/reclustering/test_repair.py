@@ -8,6 +8,7 @@ import torch
 
 import cce
 from cce_lab.variants import FirstRowsEmbedding
+from helpers.draws import seeded
 
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.01),
@@ -31,16 +32,12 @@ BOUNDS = {
 }
 
 
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
 def make(kind=cce.embeddings.ClusteredEmbedding, **options):
-    return kind(300, 8, num_rows=10, num_columns=4, generator=generator(), **options)
+    return kind(300, 8, num_rows=10, num_columns=4, generator=seeded(), **options)
 
 
 def train(table, optimizer, steps=30, *, scale=1.0):
-    g = generator(5)
+    g = seeded(5)
     target = torch.randn(5, 8, generator=g)[torch.arange(300) % 5]  # five kinds of ids
     for _ in range(steps):
         ids = torch.randint(0, 300, (64,), generator=g)
@@ -50,7 +47,7 @@ def train(table, optimizer, steps=30, *, scale=1.0):
 
 
 def loss_of(table):
-    target = torch.randn(5, 8, generator=generator(5))[torch.arange(300) % 5]
+    target = torch.randn(5, 8, generator=seeded(5))[torch.arange(300) % 5]
     return (table.to_dense() - target).square().mean()
 
 
@@ -72,7 +69,7 @@ def test_a_clustered_row_gets_the_mean_state_of_the_rows_its_ids_came_from(name)
     before = row_states(optimizer, table.codebook)
     assert before
     old = table.assignments(torch.arange(300))
-    event = table.cluster(generator=generator(1))
+    event = table.cluster(generator=seeded(1))
     new = table.assignments(torch.arange(300))
     cce.reclustering.repair_optimizer(optimizer, event)
     for key, value in row_states(optimizer, table.codebook).items():
@@ -85,7 +82,7 @@ def test_a_clustered_row_gets_the_mean_state_of_the_rows_its_ids_came_from(name)
 def test_helper_rows_lose_their_momentum_and_keep_the_usual_size_of_gradients():
     table, optimizer = trained("adam")
     before = row_states(optimizer, table.codebook)
-    cce.reclustering.repair_optimizer(optimizer, event := table.cluster(generator=generator(1)))
+    cce.reclustering.repair_optimizer(optimizer, event := table.cluster(generator=seeded(1)))
     after, helpers = row_states(optimizer, table.codebook), event.transfer.restarted
     assert not after["exp_avg"][helpers].any()
     expected = before["exp_avg_sq"][helpers].mean(0).expand(len(helpers), -1)
@@ -94,12 +91,12 @@ def test_helper_rows_lose_their_momentum_and_keep_the_usual_size_of_gradients():
 
 def test_rows_of_no_id_are_like_the_average_row():
     """Thirty rows for five ids: most rows are dead after a clustering."""
-    table = cce.embeddings.ClusteredEmbedding(5, 8, num_rows=30, generator=generator())
+    table = cce.embeddings.ClusteredEmbedding(5, 8, num_rows=30, generator=seeded())
     optimizer = torch.optim.Adagrad(table.parameters())
     table(torch.arange(5)).sum().backward()
     optimizer.step()
     before = row_states(optimizer, table.codebook)["sum"]
-    event = table.cluster(generator=generator(1))
+    event = table.cluster(generator=seeded(1))
     cce.reclustering.repair_optimizer(optimizer, event)
     after = row_states(optimizer, table.codebook)["sum"]
     used = set(event.transfer.new_rows.tolist()) | set(event.transfer.restarted.tolist())
@@ -112,7 +109,7 @@ def test_rows_of_no_id_are_like_the_average_row():
 @pytest.mark.parametrize("name", list(BOUNDS))
 def test_a_step_after_an_event_moves_no_number_beyond_the_optimizer_s_own_bound(name, policy):
     table, optimizer = trained(name)
-    cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=generator(1)), policy=policy)
+    cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=seeded(1)), policy=policy)
     before = table.codebook.detach().clone()
     train(table, optimizer, 1, scale=100.0)
     assert torch.isfinite(table.codebook).all()
@@ -125,7 +122,7 @@ def test_a_step_after_an_event_moves_no_number_beyond_the_optimizer_s_own_bound(
 def test_training_goes_on_and_improves_after_events(name, policy):
     table, optimizer = trained(name)
     for seed in range(3):
-        cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=generator(seed)), policy=policy)
+        cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=seeded(seed)), policy=policy)
         train(table, optimizer, 10)
     assert torch.isfinite(table.to_dense()).all()
     assert all(torch.isfinite(state).all() for state in row_states(optimizer, table.codebook).values())
@@ -142,7 +139,7 @@ def test_a_step_counter_may_be_a_number(policy, sparse):
     state = optimizer.state_dict()
     state["state"][0]["step"] = 5
     optimizer.load_state_dict(state)
-    cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=generator(1)), policy=policy)
+    cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=seeded(1)), policy=policy)
     assert float(optimizer.state[table.codebook].get("step", 0)) == (0 if policy == "reset" else 5)
     train(table, optimizer, 2)
     assert float(optimizer.state[table.codebook]["step"]) == (2 if policy == "reset" else 7)
@@ -163,7 +160,7 @@ def test_after_a_reset_a_step_is_that_of_a_new_optimizer(name):
     table = make()
     optimizer = EVERY[name](table.parameters())
     train(table, optimizer, 5)
-    cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=generator(1)), policy="reset")
+    cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=seeded(1)), policy="reset")
     twin = copy.deepcopy(table)
     train(table, optimizer, 2)
     train(twin, EVERY[name](twin.parameters()), 2)
@@ -172,10 +169,10 @@ def test_after_a_reset_a_step_is_that_of_a_new_optimizer(name):
 
 @pytest.mark.parametrize("name", list(EVERY))
 def test_replaced_parameters_are_stepped_as_by_a_new_optimizer(name):
-    table = cce.embeddings.CollidingEmbedding(300, 8, num_rows=10, thin_dim=2, generator=generator())
+    table = cce.embeddings.CollidingEmbedding(300, 8, num_rows=10, thin_dim=2, generator=seeded())
     optimizer = EVERY[name](table.parameters())
     train(table, optimizer, 5)
-    cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=generator(1)))
+    cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=seeded(1)))
     twin = copy.deepcopy(table)
     train(table, optimizer, 2)
     train(twin, EVERY[name](twin.parameters()), 2)
@@ -210,7 +207,7 @@ def test_state_stays_in_its_place_in_memory():
 @pytest.mark.parametrize("policy", ["transfer", "reset", "keep"])
 def test_a_codebook_that_changed_its_size(name, policy):
     table, optimizer = trained(name, kind=FirstRowsEmbedding, first_factor=3)
-    cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=generator(1)), policy=policy)
+    cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=seeded(1)), policy=policy)
     assert table.codebook.shape == (80, 2)
     train(table, optimizer, 5)
     assert all(len(state) == 80 for state in row_states(optimizer, table.codebook).values())
@@ -227,7 +224,7 @@ def test_sparse_adam_and_sparse_momentum():
         table = make(sparse=True)
         optimizer = make_optimizer(list(table.parameters()))
         train(table, optimizer, 5)
-        cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=generator(1)))
+        cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=seeded(1)))
         train(table, optimizer, 5)
         assert torch.isfinite(table.to_dense()).all()
 
@@ -252,7 +249,7 @@ def test_an_unknown_optimizer_s_rows_follow_too():
     optimizer = Unknown(table.parameters())
     optimizer.step()
     old = table.assignments(torch.arange(300))
-    event = table.cluster(generator=generator(1))
+    event = table.cluster(generator=seeded(1))
     cce.reclustering.repair_optimizer(optimizer, event)
     state, new = optimizer.state[table.codebook], table.assignments(torch.arange(300))
     row = int(new[0, 0])

@@ -7,7 +7,6 @@ import pytest
 from cce_lab.report.factors import (
     Factor,
     Kind,
-    clean,
     compression_factor,
     factor_over_seeds,
     format_range,
@@ -48,11 +47,6 @@ def test_of_a_curve_that_rises_again_the_first_place_counts():
     factor = compression_factor([(100, 0.50), (10_000, 0.40), (100_000, 0.46)], 0.45, FULL)
     assert factor.value == pytest.approx(1000)
     assert factor.notes == ("the curve rises above the baseline again; this is where it first reaches it",)
-
-
-def test_of_equal_sizes_the_better_counts():
-    assert clean([(100, 0.5), (100, 0.4)]) == ([(100, 0.4)], ())
-    assert clean([(100, 0.4), (100, 0.5)]) == ([(100, 0.4)], ())
 
 
 def test_what_is_not_a_number_is_left_out_with_a_note():
@@ -172,11 +166,6 @@ def test_a_seed_without_a_full_table_is_compared_with_the_mean_and_that_is_noted
     assert factor.notes == ("no full table of seed 5: compared with the mean of the others",)
     many = factor_over_seeds({seed: [(1, 0.4)] for seed in (2, 5)}, {0: 0.45}, FULL)
     assert many.notes == ("no full table of seed 2, 5: compared with the mean of the others",)
-
-
-def test_no_seeds():
-    factor = factor_over_seeds({}, {0: 0.45}, FULL)
-    assert (factor.kind, factor.num_seeds) == (Kind.UNKNOWN, 0)
 
 
 def test_ranges_in_words():

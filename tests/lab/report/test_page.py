@@ -56,14 +56,6 @@ def test_every_part_is_there():
 
 
 @needs_vega
-def test_without_full_tables_there_is_no_table_of_factors_below_the_headline_that_says_so():
-    page = without_vega(page_of(Collected(records=[made_record("cce", 500), made_record("cce", 1000)])))
-    assert "No run with full tables" in page
-    assert "Compression factors" not in page
-    assert "fewer training bytes" not in page
-
-
-@needs_vega
 def test_what_is_expected_of_the_full_table_is_that_of_the_leading_metric():
     expected = {("clicks", "dlrm", 10): {"source": "a paper", "full_bce": 0.45, "full_auc": 0.71}}
     records = [made_record("full", None, scores={"auc": 0.7}, curve=[])]

@@ -21,11 +21,6 @@ def plots(records):
     return plots_of(group, palette(group.series))
 
 
-def test_all_charts_of_a_sweep():
-    found = plots(made_records())
-    assert [plot.name for plot in found] == NAMES
-
-
 def test_empty_charts_are_left_out():
     assert [plot.name for plot in plots(made_records(("hash",)))] == NAMES
     bare = made_record("cce", 500, bce=float("nan"), auc=float("nan"), curve=[], events=[])

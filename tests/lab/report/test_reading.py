@@ -1,8 +1,5 @@
 """What a report is pointed at: files, sweeps and runs, finished or not."""
 
-import json
-import math
-
 import pytest
 
 from cce.records import RunRecord, write_records
@@ -63,14 +60,6 @@ def test_a_recipe_that_is_no_toml_is_a_note(tmp_path):
     write_records([made_record("cce", 500)], tmp_path / "records.jsonl")
     (tmp_path / "recipe.toml").write_text("[sweep")
     assert collect([tmp_path]).notes == [f"{tmp_path}/recipe.toml cannot be read as TOML."]
-
-
-def test_old_records_without_ledger_and_events_are_read(tmp_path):
-    short = {"method": "cce", "seed": 0, "num_params": 5, "nbytes": 20, "bce": None, "auc": 0.5, "seconds": 1.0}
-    (tmp_path / "records.jsonl").write_text(json.dumps(short | {"from_the_future": 1}) + "\n")
-    (record,) = collect([tmp_path]).records
-    assert math.isnan(record.scores["bce"])
-    assert record.tables == ()
 
 
 @pytest.mark.parametrize("line", ["{", "[1]", '{"method": "cce"}', '"word"'])

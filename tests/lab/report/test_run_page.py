@@ -32,10 +32,7 @@ def test_the_page_of_a_run_has_every_part_and_escapes_raw_values(odd_run, tmp_pa
     page, left_out = page_of(run, tmp_path / "page.html")
     assert left_out == []
     assert tuple(re.findall(r'<section id="([^"]+)"', page)) == PARTS
-    assert re.findall(r'data-plot="([^"]+)"', page) == [
-        "bce-curve",
-        "auc-curve",
-    ]
+    assert re.findall(r'data-plot="([^"]+)"', page) == ["bce-curve", "auc-curve"]
     assert page.count("<script") == 3  # data, vega and our own
     script = run.vocabularies["user"].values([1])[0]
     assert script.startswith("<script>")
@@ -54,10 +51,7 @@ def test_a_pack_without_its_data_set_has_what_it_holds_and_says_what_is_left_out
     shutil.copytree(odd_run, tmp_path / "run")
     pack_run(tmp_path / "run", tmp_path / "one.ccez")
     page, left_out = page_of(load_run(tmp_path / "one.ccez"), tmp_path / "page.html")
-    assert left_out == [
-        "Scores: the training loss: a pack has no log.",
-        "Clusterings: refits: a pack has no log.",
-    ]
+    assert left_out == ["Scores: the training loss: a pack has no log.", "Clusterings: refits: a pack has no log."]
     assert page.count("Left out: ") == 2
     assert re.findall(r'data-plot="([^"]+)"', page) == ["bce-curve", "auc-curve"]
     assert len(column(page, "user-neighbours", 0)) == 12

@@ -10,10 +10,7 @@ TABLE = Table(
     "name",
     "Title",
     (Column("series", is_text=True), Column("BCE", about="a <score>")),
-    (
-        (Cell("cce"), Cell(0.451234, "0.4512", "more & more")),
-        (Cell("<b>|x"), Cell(math.nan)),
-    ),
+    ((Cell("cce"), Cell(0.451234, "0.4512", "more & more")), (Cell("<b>|x"), Cell(math.nan))),
 )
 
 
@@ -55,10 +52,6 @@ def test_below_an_explained_table_stands_what_its_columns_mean():
     html = TABLE.explained()
     assert html.startswith("<h3>Title</h3>")
     assert html.endswith('<p class="quiet"><b>BCE</b>: a &lt;score&gt;.</p>')
-
-
-def test_plain_data_has_nothing_where_there_is_no_number():
-    assert TABLE.as_dicts()[1] == {"series": "<b>|x", "BCE": None}
 
 
 def test_ratios():

@@ -4,13 +4,7 @@ import pytest
 
 import cce
 from cce_lab.report import vega
-from cce_lab.report.vega import (
-    GREY,
-    HUES,
-    log_sizes,
-    palette,
-    round_numbers,
-)
+from cce_lab.report.vega import GREY, HUES, log_sizes, palette, round_numbers
 
 needs_vega = pytest.mark.skipif(not vega.can_draw(), reason="vl-convert is not installed")
 SPEC = {

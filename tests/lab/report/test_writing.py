@@ -16,10 +16,7 @@ FOUND = Collected(records=made_records(("cce", "hash"), (500, 8000)))
 TABLES = {
     f"{name}.{kind}"
     for kind in ("csv", "md")
-    for name in (
-        "environment",
-        *(f"clicks-dlrm-10-epochs-{n}" for n in ("summary", "factors")),
-    )
+    for name in ("environment", *(f"clicks-dlrm-10-epochs-{n}" for n in ("summary", "factors")))
 }
 PLOTS = ("bce-curves", *(f"{name}-{of}" for name in ("bce", "auc") for of in ("training", "params", "bytes")))
 
@@ -78,8 +75,3 @@ def test_for_papers_there_are_latex_tables_and_pdf_figures(tmp_path):
     line = next(line for line in text.splitlines() if line.startswith("cce & cap 500 & "))
     assert line.count(" & ") == len(shown) - 1
     assert re.sub(r"[{}$\\]", "", line).startswith(" & ".join(shown[:3]).replace("–", "--"))
-
-
-def test_a_format_that_there_is_not_is_rejected(tmp_path):
-    with pytest.raises(ValueError, match="format must be one of html, latex; got 'word'"):
-        write_report(FOUND, tmp_path, format="word")

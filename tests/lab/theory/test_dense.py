@@ -5,6 +5,7 @@ import torch
 
 from cce_lab.theory import LeastSquares, dense_cce, lies_under, theorem_bound
 from cce_lab.theory.least_squares import NOISES
+from helpers.draws import seeded
 from helpers.theory import normal, problem_of
 
 SPECTRA = {
@@ -16,15 +17,11 @@ SPECTRA = {
 }
 
 
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
 def test_a_step_is_the_papers():
     """H = [T | G] with k − d2 columns of noise; M is fitted by normal equations; T = HM."""
     problem = problem_of(80, 12, 3)
-    run = dense_cce(problem, 7, num_steps=3, generator=generator())
-    table, numbers = torch.zeros(12, 3, dtype=torch.float64), generator()
+    run = dense_cce(problem, 7, num_steps=3, generator=seeded())
+    table, numbers = torch.zeros(12, 3, dtype=torch.float64), seeded()
     for excess in run.excesses[1:]:
         noise = torch.randn(12, 4, generator=numbers, dtype=torch.float64)
         features = torch.cat([table, noise], dim=1)
@@ -36,8 +33,8 @@ def test_a_step_is_the_papers():
 
 def test_a_half_step_keeps_the_table_and_fits_the_noise():
     problem = problem_of(80, 12, 3)
-    run = dense_cce(problem, 7, num_steps=2, noise="half-iid", generator=generator())
-    table, numbers = torch.zeros(12, 3, dtype=torch.float64), generator()
+    run = dense_cce(problem, 7, num_steps=2, noise="half-iid", generator=seeded())
+    table, numbers = torch.zeros(12, 3, dtype=torch.float64), seeded()
     for _ in range(2):
         noise = torch.randn(12, 4, generator=numbers, dtype=torch.float64)
         table = table + noise @ (torch.linalg.pinv(problem.x @ noise) @ (problem.y - problem.x @ table))
@@ -46,7 +43,7 @@ def test_a_half_step_keeps_the_table_and_fits_the_noise():
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_losses_never_rise(noise):
-    run = dense_cce(problem_of(80, 12, 3), 6, num_steps=20, noise=noise, generator=generator())
+    run = dense_cce(problem_of(80, 12, 3), 6, num_steps=20, noise=noise, generator=seeded())
     assert len(run.excesses) == 21
     assert all(after <= before * (1 + 1e-9) for before, after in zip(run.excesses, run.excesses[1:], strict=False))
 
@@ -57,7 +54,7 @@ def test_losses_never_rise(noise):
 def test_the_mean_loss_lies_under_the_theorems_bound(spectrum, num_rows, dim):
     num_examples, num_embeddings, values = SPECTRA[spectrum]
     problem = problem_of(num_examples, num_embeddings, dim, spectrum=values).reduced
-    losses = [dense_cce(problem, num_rows, num_steps=8, generator=generator(seed)).losses for seed in range(60)]
+    losses = [dense_cce(problem, num_rows, num_steps=8, generator=seeded(seed)).losses for seed in range(60)]
     is_under, part = lies_under(torch.tensor(losses, dtype=torch.float64), theorem_bound(problem, num_rows, 8))
     assert is_under, part
 
@@ -65,7 +62,7 @@ def test_the_mean_loss_lies_under_the_theorems_bound(spectrum, num_rows, dim):
 def test_the_bound_is_near_for_equal_values_so_twice_its_rate_is_broken():
     """The test above can fail: a theorem that promised twice the rate would be refuted by the same runs."""
     problem = problem_of(100, 12, 1, spectrum=[1.0] * 12).reduced
-    losses = [dense_cce(problem, 2, num_steps=8, noise="half-iid", generator=generator(s)).losses for s in range(60)]
+    losses = [dense_cce(problem, 2, num_steps=8, noise="half-iid", generator=seeded(s)).losses for s in range(60)]
     excesses = torch.tensor(losses, dtype=torch.float64) - problem.floor
     assert lies_under(excesses, [(1 - 1 / 12) ** step * problem.signal for step in range(9)])[0]
     assert not lies_under(excesses, [(1 - 1 / 12) ** (2 * step) * problem.signal for step in range(9)])[0]
@@ -80,7 +77,7 @@ def test_the_bound_with_rho_replaced_by_1_over_d1_is_broken_in_the_worst_directi
     ideal = [(1 - 1 / 10) ** step * problem.signal for step in range(21)]
     runs = {
         noise: torch.tensor(
-            [dense_cce(problem, 2, num_steps=20, noise=noise, generator=generator(s)).excesses for s in range(40)],
+            [dense_cce(problem, 2, num_steps=20, noise=noise, generator=seeded(s)).excesses for s in range(40)],
             dtype=torch.float64,
         )
         for noise in ("half-iid", "half-smart")
@@ -100,7 +97,7 @@ def left_over(sigma, target, noise):
 
 
 def draws(num_columns):
-    return torch.randn(4000, 6, num_columns, generator=generator(3), dtype=torch.float64)
+    return torch.randn(4000, 6, num_columns, generator=seeded(3), dtype=torch.float64)
 
 
 @pytest.mark.parametrize("spectrum", SHAPES)
@@ -133,13 +130,13 @@ def test_a_half_step_leaves_over_what_the_lemma_is_about():
     problem = LeastSquares(torch.diag(sigma), sigma.unsqueeze(1) * target)
     found, noise = [], []
     for seed in range(20):
-        found.append(dense_cce(problem, 5, num_steps=1, noise="half-iid", generator=generator(seed)).excesses[1])
-        noise.append(torch.randn(6, 2, generator=generator(seed), dtype=torch.float64))
+        found.append(dense_cce(problem, 5, num_steps=1, noise="half-iid", generator=seeded(seed)).excesses[1])
+        noise.append(torch.randn(6, 2, generator=seeded(seed), dtype=torch.float64))
     assert found == pytest.approx(left_over(sigma, target, torch.stack(noise)).tolist())
 
 
 def test_dense_cce_reaches_the_optimum():
     problem = problem_of(100, 20, 2)
-    run = dense_cce(problem, 10, num_steps=60, generator=generator())
+    run = dense_cce(problem, 10, num_steps=60, generator=seeded())
     assert run.excesses[-1] < 1e-6 * problem.signal
     assert run.losses[-1] == pytest.approx(problem.floor)

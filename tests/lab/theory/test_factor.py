@@ -5,6 +5,7 @@ import torch
 
 from cce_lab.theory import SparseFactor, count_sketch
 from cce_lab.theory.sparse import ones_at
+from helpers.draws import seeded
 from helpers.theory import dense_matrix, normal
 
 
@@ -43,13 +44,9 @@ def test_no_product_is_as_large_as_the_matrix():
     )
 
 
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
 @pytest.mark.parametrize("num_ones", [1, 2, 4])
 def test_every_row_has_a_sign_in_each_segment(num_ones):
-    sketch = count_sketch(500, 20, num_ones=num_ones, generator=generator())
+    sketch = count_sketch(500, 20, num_ones=num_ones, generator=seeded())
     matrix = dense_matrix(sketch)
     assert sketch.num_rows == 20
     segments = matrix.view(500, num_ones, 20 // num_ones)
@@ -58,7 +55,7 @@ def test_every_row_has_a_sign_in_each_segment(num_ones):
 
 
 def test_rows_and_signs_are_spread_and_independent():
-    sketch = count_sketch(20_000, 10, generator=generator())
+    sketch = count_sketch(20_000, 10, generator=seeded())
     signs = sketch.weights[:, 0]
     assert abs(float(signs.mean())) < 0.03
     counts = torch.bincount(sketch.rows[:, 0], minlength=10)
@@ -72,6 +69,6 @@ def test_rows_and_signs_are_spread_and_independent():
 def test_norms_are_kept_on_average():
     vector = normal(1, 300)
     squares = [
-        float(count_sketch(300, 100, generator=generator(seed)).after(vector).square().sum()) for seed in range(200)
+        float(count_sketch(300, 100, generator=seeded(seed)).after(vector).square().sum()) for seed in range(200)
     ]
     assert sum(squares) / len(squares) == pytest.approx(float(vector.square().sum()), rel=0.05)

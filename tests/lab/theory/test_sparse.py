@@ -4,18 +4,15 @@ import pytest
 import torch
 
 from cce_lab.theory import LeastSquares, clustered_optimum, count_sketch, factorise, sparse_cce
+from helpers.draws import seeded
 from helpers.theory import dense_matrix, normal, planted_problem, problem_of
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def test_steps_are_the_papers():
     """[A | C] as dense matrices, with the codebook fitted by the pseudo-inverse."""
     problem = problem_of(80, 20, 2).reduced
-    run = sparse_cce(problem, 5, num_steps=3, generator=generator())
-    table, numbers = torch.zeros(20, 2, dtype=torch.float64), generator()
+    run = sparse_cce(problem, 5, num_steps=3, generator=seeded())
+    table, numbers = torch.zeros(20, 2, dtype=torch.float64), seeded()
     for excess in run.excesses[1:]:
         clusters = dense_matrix(factorise(table, 5, generator=numbers))
         factor = torch.cat([clusters, dense_matrix(count_sketch(20, 5, generator=numbers))], dim=1)
@@ -25,7 +22,7 @@ def test_steps_are_the_papers():
 
 def test_losses_are_those_of_the_tables():
     problem = problem_of(80, 20, 2)
-    run = sparse_cce(problem, 6, num_steps=4, num_ones=2, generator=generator())
+    run = sparse_cce(problem, 6, num_steps=4, num_ones=2, generator=seeded())
     assert run.losses[-1] == pytest.approx(problem.loss(run.table))
 
 
@@ -39,8 +36,8 @@ def test_on_an_easy_instance_it_comes_within_a_hundredth_of_k_means_of_the_optim
     each id, rows to spare fit noise, which k-means of the optimum does better: it is then 2 to 3.3 % below in 2k rows.
     """
     problem, _ = planted_problem(4000, 100, 4, num_clusters=4, noise=1.0, seed=seed)
-    best = min(clustered_optimum(problem, num_rows, generator=generator(start)).losses[-1] for start in range(5))
-    run = sparse_cce(problem, 16, num_steps=40, generator=generator(seed))
+    best = min(clustered_optimum(problem, num_rows, generator=seeded(start)).losses[-1] for start in range(5))
+    run = sparse_cce(problem, 16, num_steps=40, generator=seeded(seed))
     assert run.losses[1] > 10 * best  # there was something to find
     assert max(run.losses[-5:]) < 1.01 * best
 
@@ -54,8 +51,8 @@ def test_it_does_not_stay_at_the_best_table_if_that_has_no_clusters():
     problem = problem_of(500, 100, 4).reduced
     ends = {}
     for num_rows in (5, 20):
-        run = sparse_cce(problem, num_rows, num_steps=40, start=problem.optimum, generator=generator())
-        best = min(clustered_optimum(problem, num_rows, generator=generator(seed)).excesses[-1] for seed in range(5))
+        run = sparse_cce(problem, num_rows, num_steps=40, start=problem.optimum, generator=seeded())
+        best = min(clustered_optimum(problem, num_rows, generator=seeded(seed)).excesses[-1] for seed in range(5))
         assert run.excesses[0] < 1e-9 * problem.signal
         assert run.excesses[1] < best  # the first clusters are those of T*, and the sketch adds to them
         ends[num_rows] = sum(run.excesses[-10:]) / 10 / best
@@ -67,7 +64,7 @@ def test_it_does_not_stay_at_the_best_table_if_that_has_no_clusters():
 @pytest.mark.slow
 def test_planted_clusters_are_kept():
     problem, _ = planted_problem(1000, 100, 4, num_clusters=4, seed=0)
-    run = sparse_cce(problem, 16, num_steps=10, start=problem.optimum, generator=generator())
+    run = sparse_cce(problem, 16, num_steps=10, start=problem.optimum, generator=seeded())
     assert max(run.excesses) < 1e-9 * problem.signal
 
 
@@ -75,19 +72,19 @@ def test_planted_clusters_are_kept():
 def test_clustering_is_what_makes_it_converge():
     """A sketch alone, as in the first step, stays where it starts."""
     problem, _ = planted_problem(1000, 100, 4, num_clusters=4, noise=1.0)
-    run = sparse_cce(problem, 16, num_steps=40, generator=generator())
+    run = sparse_cce(problem, 16, num_steps=40, generator=seeded())
     assert run.losses[1] > 10 * run.losses[-1]
 
 
 @pytest.mark.slow
 def test_k_means_of_a_planted_optimum_is_the_optimum():
     problem, _ = planted_problem(300, 60, 4, num_clusters=3)
-    best = min(clustered_optimum(problem, 6, generator=generator(seed)).excesses[-1] for seed in range(5))
+    best = min(clustered_optimum(problem, 6, generator=seeded(seed)).excesses[-1] for seed in range(5))
     assert best < 1e-12 * problem.signal
 
 
 def test_fewer_examples_than_ids_are_no_trouble():
     problem = LeastSquares(normal(20, 50), normal(20, 2, seed=1))
-    run = sparse_cce(problem, 4, num_steps=3, generator=generator())
+    run = sparse_cce(problem, 4, num_steps=3, generator=seeded())
     assert bool(run.table.isfinite().all())
     assert run.excesses[-1] < problem.signal

@@ -8,12 +8,9 @@ from cce.distributed import Ranks
 from cce.reclustering.refit import estimates
 from cce.reclustering.refit.estimates import Prior, Quadratics, Sums, cholesky, packed_size, unpack
 from cce.reclustering.refit.lookups import Found
+from helpers.draws import seeded
 
 DIM = 4
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def pack(matrices: torch.Tensor) -> torch.Tensor:

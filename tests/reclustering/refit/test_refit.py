@@ -11,6 +11,7 @@ from cce.models import create_model
 from cce.reclustering import Refit, Source, is_on_parts, why_stop
 from cce.reclustering.refit import refit as refit_module
 from cce.schema import Batch, Feature, Schema
+from helpers.draws import seeded
 from helpers.ratings import finalized
 
 DIM = 4
@@ -71,10 +72,6 @@ def train(model: nn.Module, rows: Ratings, num_steps: int = 150) -> None:
 def score(model: nn.Module, rows: Ratings) -> float:
     batch = rows.fetch(np.arange(len(rows)))
     return float(cross_entropy(model(batch), batch).mean())
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 @pytest.mark.slow
