@@ -5,6 +5,7 @@ import sys
 from benchmarks import (
     cluster_event,
     collection,
+    delta,
     first_lookup,
     hash_ids,
     kmeans,
@@ -35,6 +36,7 @@ def main(argv: list[str]) -> None:
         (prepare, []),
         (hash_ids, []),
         (open_ids, []),
+        (delta, []),
         (loader, []),
         (serving, []),
         (training, []),

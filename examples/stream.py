@@ -1,10 +1,12 @@
 """Train on a stream in a loop of your own: ids are strings, nobody knows how many; each day is scored, then trained on.
 
 Ten made days, in which users and items are born and die. On day six the process is killed; started again, it goes on
-from its last saved state, and ends with the table of scores by day.
+from its last saved state, and ends with the table of scores by day. What each day has changed is shipped as a delta.
 """
 
+import copy
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,9 +18,10 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 import cce
 from cce.data import SyntheticClicks
+from cce.serving import numpy_reader, write_bundle
 
 SIZES, DIM, NUM_DAYS, ROWS, BATCH = (600, 200), 8, 10, 6_000, 200
-STATE, KILLED = Path("stream.pt"), "--killed-on-day-six"
+STATE, SERVED, KILLED = Path("stream.pt"), Path("stream-served"), "--killed-on-day-six"
 
 
 class Model(nn.Module):
@@ -71,7 +74,20 @@ def train_days(*, is_killed: bool) -> list[tuple[float, float, int, int]]:
             optimizer.zero_grad()
             binary_cross_entropy_with_logits(model(ids[0][batch], ids[1][batch]), labels[batch]).backward()
             optimizer.step()
+        ship(model)
     return scores
+
+
+def ship(model: Model) -> None:
+    """Export the tables after the first day, and what has changed after each of the others; training goes on."""
+    if (SERVED / "model.safetensors").exists():
+        cce.delta(model, since=SERVED)
+        return
+    compact = copy.deepcopy(model)
+    cce.finalize(compact)
+    SERVED.mkdir(exist_ok=True)
+    for name in ("first.safetensors", "model.safetensors"):  # a service begins with the former
+        write_bundle(SERVED / name, cce.freeze(compact))
 
 
 def save(
@@ -84,12 +100,20 @@ def save(
 
 def main() -> None:
     STATE.unlink(missing_ok=True)
+    shutil.rmtree(SERVED, ignore_errors=True)
     killed = subprocess.run([sys.executable, __file__, KILLED], check=False)
     print(f"the first process was killed on day six, by signal {-killed.returncode}")
     scores = train_days(is_killed=False)
     print("day  BCE before training on it  best possible  users with rows   bytes")
     for day, (bce, oracle, num_rows, nbytes) in enumerate(scores, start=1):
         print(f"{day:3}  {bce:25.4f}  {oracle:13.4f}  {num_rows:15,}  {nbytes:6,}")
+    service, deltas = numpy_reader.open_bundle(SERVED / "first.safetensors"), sorted(SERVED.glob("delta-*"))
+    for path in deltas:
+        cce.apply_delta(service, path)
+    last, ids = numpy_reader.open_bundle(SERVED / "model.safetensors"), cce.hash_ids(read_day(NUM_DAYS - 1)[0])
+    is_equal = (service["users"].vectors(ids) == last["users"].vectors(ids)).all()
+    nbytes = sum(path.stat().st_size for path in deltas)
+    print(f"{len(deltas)} deltas of {nbytes:,} bytes; a service that applied them has the last vectors: {is_equal}")
 
 
 if __name__ == "__main__":

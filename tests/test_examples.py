@@ -104,6 +104,9 @@ def test_a_stream_that_was_killed_on_day_six_has_the_scores_of_one_that_was_not(
     assert sum(bce[5:]) < sum(bce[:5])
     assert all(low < high for low, high in zip(best, bce, strict=True))
     assert max(rows) <= 1_500  # though 2,400 users come in all
+    assert re.search(
+        r"^9 deltas of [\d,]+ bytes; a service that applied them has the last vectors: True$", printed, re.M
+    )
     (tmp_path / "stream.pt").unlink()
     undisturbed = runpy.run_path(str(FOLDER / "stream.py"))["train_days"](is_killed=False)
     assert [f"{score[0]:.4f}" for score in undisturbed] == [line[1] for line in lines]

@@ -26,7 +26,7 @@ STOREYS = {  # a package imports only packages above it, and so a storey only st
     "library": (
         *("version", "lazy", "checks", "text", "budget", "footprint", "schema", "files", "signals", "hashing"),
         *("compiled", "distributed", "indexing", "clustering", "kernels", "embeddings", "collection", "optim"),
-        *("reclustering", "compression", "saving", "checkpoints", "diagnostics", "integrations", "testing"),
+        *("reclustering", "compression", "saving", "diagnostics", "integrations", "testing"),
     ),
     "product": (
         *("records", "run_folder", "plugins", "workers", "data", "models", "evaluation", "training", "runs"),

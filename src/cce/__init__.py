@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         serving,
         training,
     )
-    from cce.checkpoints import load_checkpoint, save_checkpoint
     from cce.collection import EmbeddingCollection
     from cce.compression import compress, finalize, refit
     from cce.data import prepare
@@ -39,27 +38,27 @@ if TYPE_CHECKING:
     from cce.hashing import hash_ids
     from cce.runs import evaluate, load_run, predict, train
     from cce.saving import load, save
-    from cce.serving import freeze
+    from cce.serving import apply_delta, delta, freeze
     from cce.version import __version__
 
 __all__ = [
     "EmbeddingCollection",
     "__version__",
+    "apply_delta",
     "compress",
     "create_embedding",
+    "delta",
     "evaluate",
     "finalize",
     "freeze",
     "hash_ids",
     "load",
-    "load_checkpoint",
     "load_run",
     "optim",
     "predict",
     "prepare",
     "refit",
     "save",
-    "save_checkpoint",
     "summary",
     "train",
 ]

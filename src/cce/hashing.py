@@ -47,6 +47,8 @@ def hash_ids(values: Any) -> np.ndarray:
         values = values.array.__arrow_array__()
     if hasattr(values, "buffers") or hasattr(values, "chunks"):
         return _hash_arrow(values)
+    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+        raise TypeError(f"values must be a list or an array of strings or bytes, got {values!r:.80}.")
     shape = np.shape(values) if isinstance(values, np.ndarray) else (len(values),)
     items = values.reshape(-1).tolist() if isinstance(values, np.ndarray) else list(values)
     return mix(fnv1a(Texts.of(items))).view(np.int64).reshape(shape)

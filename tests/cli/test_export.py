@@ -110,3 +110,47 @@ def test_a_failed_verification_and_a_full_disk_leave_nothing(plain, capsys, tmp_
         assert main(command) == 2
     assert "File too large" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_delta_takes_an_export_of_tables_and_nothing_else(plain, capsys, tmp_path):
+    run, out = str(plain / "run"), str(tmp_path / "out")
+    assert main(["export", run, out]) == 0
+    assert main(["export", run, "--since", out]) == 0
+    assert capsys.readouterr().out.endswith("nothing has changed\n")
+    wrong = {
+        "give one of OUT and --since, got both": [out, "--since", out],
+        "give one of OUT and --since, got neither": [],
+        "--format does not go with --since, got 'onnx'": ["--since", out, "--format", "onnx"],
+        f"since must be the folder of an export with model.safetensors, got '{plain}'": ["--since", str(plain)],
+    }
+    for line, words in wrong.items():
+        assert main(["export", run, *words]) == 2
+        assert capsys.readouterr().err == f"cce export: {line}.\n"
+
+
+def test_a_service_applies_deltas_without_torch_and_cce(plain, capsys, tmp_path):
+    model = cce.load_run(plain / "run").model
+    assert main(["export", str(plain / "run"), str(tmp_path / "out")]) == 0
+    parameter = next(model.parameters())
+    parameter.data.add_(1)
+    path = cce.delta(model, since=tmp_path / "out").path
+    code = """
+import sys
+for name in ("torch", "cce", "safetensors"):
+    sys.modules[name] = None
+folder = sys.argv[1]
+sys.path.insert(0, folder)
+import numpy_deltas, numpy_reader
+bundle = numpy_reader.open_bundle(folder + "/model.safetensors.old")
+numpy_deltas.apply_delta(bundle, sys.argv[2])
+print(bundle.state.version.number)
+try:
+    numpy_deltas.apply_delta(bundle, sys.argv[2])
+except ValueError as error:
+    print(error)
+"""
+    assert main(["export", str(plain / "run"), str(tmp_path / "old")]) == 0
+    (tmp_path / "old" / "model.safetensors").rename(tmp_path / "out" / "model.safetensors.old")
+    command = [sys.executable, "-I", "-c", code, str(tmp_path / "out"), str(path)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.stdout == f"1\n{path} must be delta 2, got delta 1: that one was applied before.\n", result.stderr

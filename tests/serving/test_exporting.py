@@ -68,7 +68,8 @@ def test_a_folder_says_what_it_holds_and_turns_raw_values_into_ids(tmp_path):
     raw = {"reading": {"log": True}}
     made = export_model(make_model(schema), schema, tmp_path / "out", vocabularies=known, raw=raw)
     files = {path.relative_to(made.path).as_posix() for path in made.path.rglob("*") if path.is_file()}
-    assert files == {"model.safetensors", "export.json", "numpy_reader.py", "vocabulary/000.safetensors"}
+    readers = {"numpy_reader.py", "numpy_deltas.py"}
+    assert files == {"model.safetensors", "export.json", *readers, "vocabulary/000.safetensors"}
     assert made.nbytes == sum((made.path / name).stat().st_size for name in files)
     told = json.loads((made.path / "export.json").read_text())
     assert told["inputs"]["ids.item"] == {"dtype": "int64", "shape": ["ids"]}

@@ -1,5 +1,6 @@
 """Streams: a part is scored before it is trained on, once; a kill changes nothing, and bad parts cost nothing."""
 
+import contextlib
 import csv
 import json
 import subprocess
@@ -14,6 +15,9 @@ import cce
 from cce.cli import main
 from cce.data import PreparedData
 from cce.run_folder import RunFolder
+from cce.serving import numpy_reader
+from cce.serving.numpy_deltas import apply_delta as bundle_delta
+from cce.serving.numpy_deltas import checksum
 from cce.training import TrainConfig, Trainer, curve_of_run, discard_rows, finalize_run, inspect_checkpoint
 from cce.training.checkpoint import list_checkpoints, read_checkpoint
 from cce.training.scoring import score
@@ -239,6 +243,50 @@ def test_the_tables_of_a_stream_are_finalized_and_tomorrow_goes_on_from_its_rows
         discard_rows(out)
     Trainer.resume(out, stream=[str(day) for day in days]).run()
     assert last_bits(out) == last_bits(whole)
+
+
+@pytest.mark.slow
+def test_what_a_stream_has_learned_is_shipped_as_deltas_whether_it_was_killed_or_not(days, tmp_path, capsys):
+    def ship(name, *, is_killed):
+        out, served = tmp_path / name, tmp_path / f"{name}-served"
+        Trainer(config(days[:1]), out).run()
+        finalize_run(out, bits=8)
+        assert main(["export", str(out), str(served)]) == 0
+        assert main(["export", str(out), "--since", str(served)]) == 0
+        assert "nothing has changed" in capsys.readouterr().out
+        bundle = numpy_reader.open_bundle(served / "model.safetensors")
+        for number, day in enumerate(days[1:], start=1):
+            parts = [str(day) for day in days[: number + 1]]
+            if is_killed and number == 2:
+                with contextlib.suppress(KeyboardInterrupt):
+                    kill_at(Trainer.resume(out, stream=parts), step=16)
+            Trainer.resume(out, stream=parts).run()
+            assert main(["export", str(out), "--since", str(served), "--json"]) == 0
+            report = json.loads(capsys.readouterr().out)
+            assert report["number"] == number
+            bundle_delta(bundle, report["path"])
+        full = numpy_reader.open_bundle(served / "model.safetensors")
+        ids = cce.hash_ids([f"u{user}" for user in range(80)])
+        np.testing.assert_array_equal(bundle["user"].vectors(ids), full["user"].vectors(ids))
+        assert bundle["user"].vectors(ids).any(1).sum() > 40
+        files = {path.name: numpy_reader.map_file(path) for path in served.glob("*.safetensors")}
+        assert len(files) == DAYS
+        return {name: (checksum(*file), file.metadata) for name, file in files.items()}
+
+    assert ship("whole", is_killed=False) == ship("killed", is_killed=True)
+
+
+def kill_at(trainer, step):
+    """Stop training in the middle of a part, as a crash does."""
+    train_step = trainer.training.train_step
+
+    def stop(*rows):
+        if trainer.session.step == step:
+            raise KeyboardInterrupt
+        train_step(*rows)
+
+    trainer.training.train_step = stop
+    trainer.run()
 
 
 @pytest.mark.slow

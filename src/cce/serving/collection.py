@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cce.collection import TableDict
-from cce.serving.frozen_tables import FrozenTable, LookupHolder, are_readable, known_ids
+from cce.serving.frozen_tables import FrozenTable, LookupHolder, are_readable, as_of_now, known_ids
 
 Column = Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]
 
@@ -51,64 +51,61 @@ class FrozenCollection(LookupHolder):
         per_sample_weights: Tensor | None = None,
     ) -> Tensor:
         """Vectors `(B, F, D)`."""
+        held, *tables = as_of_now([self, *self.tables.values()])
         if isinstance(ids, Mapping):
             if set(ids) != set(self.features):
                 names = ", ".join(self.features)
                 raise ValueError(f"ids must name each feature once ({names}), got {', '.join(ids)}.")
             columns = [ids[name] for name in self.features]
         elif offsets is None:
-            return self._one_each(ids)
+            return held._one_each(ids, tables)  # type: ignore[no-any-return]
         else:
             columns = _cut(ids, offsets, per_sample_weights, self.num_features)
-        return torch.stack([self._column(index, column) for index, column in enumerate(columns)], dim=1)
+        return torch.stack([self._column(index, column, tables) for index, column in enumerate(columns)], dim=1)
 
-    def _one_each(self, ids: Tensor) -> Tensor:
+    def _one_each(self, ids: Tensor, tables: Sequence[FrozenTable]) -> Tensor:
+        if not isinstance(ids, Tensor):
+            raise TypeError(f"ids must be a Tensor of int32 or int64, got {type(ids).__name__}.")
         if ids.dim() != 2 or ids.shape[1] != self.num_features:
             raise ValueError(f"ids must have shape (batch, {self.num_features}), got {tuple(ids.shape)}.")
         if are_readable(ids):
-            found = self.look_up(ids, (len(ids), self.num_features, self.embedding_dim))
+            shape = len(ids), self.num_features, self.embedding_dim
+            found = self.look_up(ids, shape, [] if self.unified else tables)  # a common one is looked up by columns
             if found is not None:
                 return found
-        return torch.stack([self._look_up(index, ids[:, index]) for index in range(self.num_features)], dim=1)
+        return torch.stack([self._look_up(index, ids[:, index], tables) for index in range(self.num_features)], dim=1)
 
-    def _column(self, index: int, column: Column) -> Tensor:
+    def _column(self, index: int, column: Column, tables: Sequence[FrozenTable]) -> Tensor:
         """Vectors `(B, D)` of one feature."""
         if isinstance(column, Tensor):
-            return self._look_up(index, column)
+            return self._look_up(index, column, tables)
         values, starts, *weights = column
-        vectors = self._look_up(index, values)
+        vectors = self._look_up(index, values, tables)
         bag = bag_of_each(starts.long(), values.shape[0])
         if weights:
             vectors = vectors * weights[0].unsqueeze(-1).to(vectors.dtype)
         pooled = vectors.new_zeros(starts.shape[0], self.embedding_dim).index_add(0, bag, vectors)
         if self.pooling == "sum":
             return pooled
-        padding = self._padding(index)
+        padding = self._padding(index, tables)
         known = known_ids(values, list(self.features.values())[index])
         counted = torch.ones_like(values) if padding is None else (known != padding).long()
         counts = torch.zeros_like(starts).index_add(0, bag, counted.to(starts.dtype))
         return pooled / counts.clamp(min=1).unsqueeze(-1)
 
-    def _look_up(self, index: int, ids: Tensor) -> Tensor:
+    def _look_up(self, index: int, ids: Tensor, tables: Sequence[FrozenTable]) -> Tensor:
         if not self.unified:
-            return self._tables()[index](ids)  # type: ignore[no-any-return]
+            return tables[index](ids)  # type: ignore[no-any-return]
         sizes = list(self.features.values())
         ids = known_ids(ids, sizes[index])
-        vectors = self.tables["all"](ids + sum(sizes[:index]))
-        padding = self._padding(index)
+        vectors = tables[0](ids + sum(sizes[:index]))
+        padding = self._padding(index, tables)
         return vectors if padding is None else vectors.masked_fill((ids == padding).unsqueeze(-1), 0)  # type: ignore[no-any-return]
 
-    def _padding(self, index: int) -> int | None:
+    def _padding(self, index: int, tables: Sequence[FrozenTable]) -> int | None:
         if not self.unified:
-            return self._tables()[index].padding_idx
+            return tables[index].padding_idx
         return None if self.padding_idx is None else self.padding_idx % list(self.features.values())[index]
-
-    def looked_up(self) -> Sequence[FrozenTable]:
-        """The tables of all features; a common one is looked up column by column."""
-        return [] if self.unified else self._tables()
-
-    def _tables(self) -> Sequence[FrozenTable]:
-        return list(self.tables.values())  # type: ignore[arg-type]
 
 
 def bag_of_each(starts: Tensor, num_ids: int) -> Tensor:

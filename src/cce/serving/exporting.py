@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import json
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 from cce.checks import check_choice
 from cce.files import replace_folder
 from cce.schema import Batch, Schema
-from cce.serving import FORMAT_NAMES, numpy_reader
+from cce.serving import FORMAT_NAMES, numpy_deltas, numpy_reader
 from cce.serving.freezing import freeze, frozen_tables, write_bundle
 from cce.serving.program import (
     EXAMPLE_ROWS,
@@ -115,7 +114,9 @@ def export_model(
         for feature, vocabulary in (vocabularies or {}).items():
             (folder / "vocabulary").mkdir(exist_ok=True)
             vocabulary.save(folder / saved[feature])
-        shutil.copyfile(numpy_reader.__file__, folder / "numpy_reader.py")
+        for module in (numpy_reader, *([numpy_deltas] if format == "safetensors" else ())):  # as files of their own
+            text = Path(module.__file__).read_text(encoding="utf-8").replace("from cce.serving.numpy", "from numpy")
+            (folder / f"{module.__name__.rpartition('.')[2]}.py").write_text(text, encoding="utf-8")
         made = {"format": format, "file": path.name, "vocabularies": saved, "raw": raw}
         _write_manifest(folder / MANIFEST, made, schema, verified)
         nbytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from cce.indexing import Assignments, LearnedRows, OwnRow, RowMap, RowSource
 from cce.kernels import Layout
 from cce.serving.collection import FrozenCollection
 from cce.serving.frozen_tables import FrozenCopy, FrozenRows, FrozenTable, StoredRows
+from cce.serving.numpy_deltas import checksum
+from cce.serving.numpy_reader import Array, Version
 
 BUNDLE, VERSION = "cce-bundle", "1"
 
@@ -128,20 +130,41 @@ def copy_source(source: RowSource) -> RowSource:
 # -- bundles -----------------------------------------------------------------------------------------------------------
 
 
-def write_bundle(path: Path, model: nn.Module) -> None:
-    """Write a frozen model; a table that is not made of rows is written in full."""
+def write_bundle(path: Path, model: nn.Module, version: Version | None = None) -> None:
+    """Write a frozen model; a table that is not made of rows is written in full.
+
+    version: after deltas; without it, this is an export of its own.
+    """
+    tensors, spec = bundle_of(model)
+    version = version or version_of(tensors, spec)
+    metadata = {"format": BUNDLE, "version": VERSION, "spec": spec, **version.to_dict()}
+    try:
+        with usual_permissions(path):
+            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata)
+    except SafetensorError as error:
+        raise OSError(f"{path} could not be written: {error}.") from error
+
+
+def bundle_of(model: nn.Module) -> tuple[dict[str, Tensor], str]:
+    """The tensors of a bundle, and the description of its tables."""
     tables = frozen_tables(model)
     tensors = {f"{name}/{own}": each for name, table in tables.items() for own, each in table.tensors().items()}
     inside = tuple(f"{name}." for name in tables)
     weights = {} if "table" in tables else model.state_dict()
     others = {f"model/{name}": each.clone() for name, each in weights.items() if not name.startswith(inside)}
     spec = {"tables": {name: table.spec() for name, table in tables.items()}, "collections": _collections(model)}
-    metadata = {"format": BUNDLE, "version": VERSION, "spec": json.dumps(spec)}
-    try:
-        with usual_permissions(path):
-            save_file({name: tensor.contiguous() for name, tensor in (tensors | others).items()}, path, metadata)
-    except SafetensorError as error:
-        raise OSError(f"{path} could not be written: {error}.") from error
+    return tensors | others, json.dumps(spec)
+
+
+def version_of(tensors: Mapping[str, Tensor], spec: str) -> Version:
+    """That of an export of its own, by all that it holds."""
+    return Version(checksum({name: as_array(each) for name, each in tensors.items()}, {"spec": spec}))
+
+
+def as_array(tensor: Tensor) -> Array:
+    """The same values as `numpy_reader` has them."""
+    here = tensor.detach().cpu()
+    return here.view(torch.uint16).numpy() if here.dtype is torch.bfloat16 else here.numpy()
 
 
 def frozen_tables(model: nn.Module) -> dict[str, FrozenTable]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial, reduce
 from operator import add
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
@@ -30,11 +31,13 @@ from cce.indexing import (
     check_id_type,
 )
 from cce.kernels import LaunchPlan, bind_int8, is_eager, is_int8_ready, is_ready, look_up_ids, look_up_int8
+from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
     from cce.embeddings import Embedding
     from cce.kernels import Layout
 
+EXCHANGE = RLock()
 ID_TYPES = (torch.int32, torch.int64)
 BLOCK = 1 << 16  # ids of a table in full at a time
 TYPES = ({torch.float32}, {torch.int8})  # of rows that are looked up together
@@ -48,6 +51,24 @@ def are_readable(ids: Any) -> bool:
 def known_ids(ids: Tensor, num_embeddings: int | None) -> Tensor:
     """The ids, with 0, the id of unseen values, for those outside `[0, num_embeddings)`, if ids are bounded."""
     return ids if num_embeddings is None else torch.where((ids >= 0) & (ids < num_embeddings), ids, 0)
+
+
+def exchange(states: Iterable[tuple[nn.Module, dict[str, Any]]]) -> None:
+    """Let modules have other attributes: all of them, for lookups that begin after it."""
+    with uninterrupted(), EXCHANGE:
+        for module, state in states:
+            object.__setattr__(module, "__dict__", state)
+
+
+def as_of_now(modules: Sequence[nn.Module]) -> list[Any]:
+    """These modules as they are at this moment, whatever `exchange` does to them later."""
+    if not is_eager():
+        return list(modules)
+    found = [object.__new__(type(module)) for module in modules]
+    with EXCHANGE:
+        for copied, module in zip(found, modules, strict=True):
+            object.__setattr__(copied, "__dict__", vars(module))
+    return found
 
 
 class RowLookup:
@@ -101,16 +122,11 @@ class LookupHolder(nn.Module):
 
     _lookup: RowLookup | Literal[False] | None = None  # False where compiled loops cannot serve; None: not known yet
 
-    def look_up(self, ids: Tensor, shape: Sequence[int]) -> Tensor | None:
-        """Vectors of ids that `are_readable` by compiled loops; None where plain torch serves."""
+    def look_up(self, ids: Tensor, shape: Sequence[int], tables: Sequence[FrozenTable]) -> Tensor | None:
+        """Vectors of ids that `are_readable`, in the tables of their columns; None where plain torch serves."""
         if self._lookup is None:
-            tables = self.looked_up()
             self._lookup = RowLookup(tables) if RowLookup.suits(tables) else False  # type: ignore[arg-type]
         return self._lookup(ids, shape) if self._lookup else None
-
-    @abstractmethod
-    def looked_up(self) -> Sequence[FrozenTable]:
-        """The tables of the columns of ids."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
         self._lookup = None  # addresses change
@@ -210,14 +226,10 @@ class FrozenRows(LookupHolder, FrozenTable):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name for it
         """Vectors `(*s, embedding_dim)` of ids `(*s)`, by compiled loops where they can serve."""
-        found = None
+        found, (table,) = None, as_of_now([self])
         if are_readable(input):
-            found = self.look_up(input.reshape(-1), (*input.shape, self.embedding_dim))
-        return super().forward(input) if found is None else found
-
-    def looked_up(self) -> Sequence[FrozenTable]:
-        """The table itself."""
-        return [self]
+            found = table.look_up(input.reshape(-1), (*input.shape, table.embedding_dim), [table])
+        return FrozenTable.forward(table, input) if found is None else found
 
     def embed(self, ids: Tensor) -> Tensor:
         """The rows, summed over terms, side by side; zeros for ids that the map does not have."""

@@ -24,7 +24,7 @@ Tensors = dict[str, Array]
 
 MAX_HEADER = 100_000_000  # bytes; the limit of the safetensors format
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2"}
-DTYPES |= {"I8": "<i1", "U8": "<u1", "U64": "<u8", "BOOL": "?"}  # BF16 is the upper half of a float32
+DTYPES |= {"I8": "<i1", "U8": "<u1", "U16": "<u2", "U64": "<u8", "BOOL": "?"}  # BF16 is the upper half of a float32
 MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 LOW = np.uint64(0xFFFF_FFFF)
 FNV_START, FNV_PRIME, WORD = 0xCBF29CE484222325, 0x100000001B3, 2**64 - 1
@@ -56,6 +56,11 @@ def map_file(path: Path | str) -> Mapped:
     return Mapped(tensors, metadata)
 
 
+def below(tensors: Tensors, name: str) -> Tensors:
+    """The tensors `name/…`, by the rest of their names."""
+    return {key[len(name) + 1 :]: each for key, each in tensors.items() if key.startswith(f"{name}/")}
+
+
 def _view(data: Array, entry: dict[str, Any]) -> Array:
     first, last = entry["data_offsets"]
     dtype, shape = np.dtype(DTYPES[entry["dtype"]]), tuple(entry["shape"])
@@ -70,10 +75,9 @@ def _view(data: Array, entry: dict[str, Any]) -> Array:
 class Table:
     """One table: ids to vectors."""
 
-    def __init__(self, spec: dict[str, Any], mapped: Mapped, name: str) -> None:
+    def __init__(self, spec: dict[str, Any], tensors: Tensors, name: str) -> None:
         self.spec, self.num_embeddings, self.embedding_dim = spec, spec["num_embeddings"], spec["embedding_dim"]
-        prefix = f"{name}/"
-        self._tensors = {key[len(prefix) :]: t for key, t in mapped.tensors.items() if key.startswith(prefix)}
+        self.tensors = tensors
         if spec["kind"] != "rows":
             raise ValueError(f"kind of table {name!r} must be 'rows', got {spec['kind']!r}.")
 
@@ -102,9 +106,9 @@ class Table:
             numbers = GROUPS[group["kind"]](group, self, f"groups.{place}.", ids) + np.array(group["first_rows"])
             found |= dict(zip(group["slots"], numbers.T, strict=True))
         rows = np.stack([found[slot] for slot in sorted(found)], axis=1)
-        pieces = self._tensors["rows.values"][rows].astype(np.float32)
-        if "rows.scale" in self._tensors:
-            pieces = pieces * self._tensors["rows.scale"]
+        pieces = self.tensors["rows.values"][rows].astype(np.float32)
+        if "rows.scale" in self.tensors:
+            pieces = pieces * self.tensors["rows.scale"]
         pieces = pieces.reshape(len(ids), spec["columns"], spec["terms"], -1)
         vectors = reduce(np.add, np.moveaxis(pieces, 2, 0)).reshape(len(ids), self.embedding_dim)
         return vectors if mapped is None else np.where(mapped[:, None] > 0, vectors, np.float32(0))
@@ -138,19 +142,19 @@ def _map(table: Table, ids: Array) -> Array | None:
 
     Of any ids the map has scrambled keys, which rise: the row is the index of the key, from 1 on.
     """
-    if "map.keys" in table._tensors:
-        keys, own = table._tensors["map.keys"], scramble(ids.astype(np.uint64)).view(np.int64)
+    if "map.keys" in table.tensors:
+        keys, own = table.tensors["map.keys"], scramble(ids.astype(np.uint64)).view(np.int64)
         at = np.searchsorted(keys, own)
         if not len(keys):
             return at
         return np.where(keys[np.minimum(at, len(keys) - 1)] == own, at + 1, 0)
-    if "map.bits" not in table._tensors:
+    if "map.bits" not in table.tensors:
         return None
-    words = table._tensors["map.bits"][ids >> 6].view(np.uint64)
+    words = table.tensors["map.bits"][ids >> 6].view(np.uint64)
     place = (ids & 63).astype(np.uint64)
     below = words & ((np.uint64(1) << place) - np.uint64(1))
     counts = np.unpackbits(below.view(np.uint8).reshape(-1, 8), axis=1).sum(axis=1, dtype=np.int64)
-    return np.where((words >> place) & np.uint64(1) == 1, table._tensors["map.ranks"][ids >> 6] + counts + 1, 0)
+    return np.where((words >> place) & np.uint64(1) == 1, table.tensors["map.ranks"][ids >> 6] + counts + 1, 0)
 
 
 def _own(_: dict[str, Any], __: Table, ___: str, ids: Array) -> Array:
@@ -158,12 +162,12 @@ def _own(_: dict[str, Any], __: Table, ___: str, ids: Array) -> Array:
 
 
 def _hashed(group: dict[str, Any], table: Table, prefix: str, ids: Array) -> Array:
-    return into(hash32(ids, table._tensors[f"{prefix}seeds"]), group["num_rows"])
+    return into(hash32(ids, table.tensors[f"{prefix}seeds"]), group["num_rows"])
 
 
 def _learned(group: dict[str, Any], table: Table, prefix: str, ids: Array) -> Array:
-    words, num_learned = table._tensors[f"{prefix}words"], group["num_learned"]
-    if f"{prefix}seeds" not in table._tensors:
+    words, num_learned = table.tensors[f"{prefix}words"], group["num_learned"]
+    if f"{prefix}seeds" not in table.tensors:
         return _pointers(words, ids, len(group["slots"]), group["bits"])
     hashed = _hashed(group, table, prefix, ids)
     if num_learned == 0:
@@ -189,38 +193,87 @@ def _digits(group: dict[str, Any], _: Table, __: str, ids: Array) -> Array:
 
 def _circular(group: dict[str, Any], table: Table, prefix: str, ids: Array) -> Array:
     positions = ids[:, None] * group["dim"] + np.arange(group["dim"])
-    hashes = hash32(positions // group["block_size"], table._tensors[f"{prefix}seeds"])[..., 0]
+    hashes = hash32(positions // group["block_size"], table.tensors[f"{prefix}seeds"])[..., 0]
     return np.asarray((into(hashes, group["size"]) + positions % group["block_size"]) % group["size"])
 
 
 GROUPS = {"own": _own, "hashed": _hashed, "learned": _learned, "digits": _digits, "circular": _circular}
 
 
-# -- bundles and vocabularies ------------------------------------------------------------------------------------------
+# -- bundles -----------------------------------------------------------------------------------------------------------
+
+
+class Version(NamedTuple):
+    """Which state of a model: that of an export, by its checksum, or after so many deltas; the last one's checksum."""
+
+    model: str
+    number: int = 0
+    last: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """As metadata have it."""
+        return {"model": self.model, "number": str(self.number), "last": self.last}
+
+
+class State(NamedTuple):
+    """A bundle at one time."""
+
+    tables: dict[str, Table]
+    weights: Tensors
+    version: Version
 
 
 class Bundle:
-    """The tables of an exported model, and its other weights."""
+    """The tables of an exported model, and its other weights.
+
+    A delta replaces `state` as a whole (`numpy_deltas.py`). Tables of `bundle.tables` are those of one time; a table
+    `bundle[name]` is at each lookup as it then is.
+    """
 
     def __init__(self, path: Path | str) -> None:
-        mapped = map_file(path)
-        if (mapped.metadata.get("format"), mapped.metadata.get("version")) != ("cce-bundle", "1"):
-            raise ValueError(f"{path} must be a cce-bundle of version 1, got {mapped.metadata.get('format')!r}.")
-        self.spec = json.loads(mapped.metadata["spec"])
-        self.tables = {name: Table(spec, mapped, name) for name, spec in self.spec["tables"].items()}
-        self.weights = {name[6:]: t for name, t in mapped.tensors.items() if name.startswith("model/")}
+        tensors, metadata = map_file(path)
+        if (metadata.get("format"), metadata.get("version")) != ("cce-bundle", "1"):
+            raise ValueError(f"{path} must be a cce-bundle of version 1, got {metadata.get('format')!r}.")
+        self.spec = json.loads(metadata["spec"])
+        tables = {name: Table(spec, below(tensors, name), name) for name, spec in self.spec["tables"].items()}
+        version = Version(metadata.get("model", ""), int(metadata.get("number", 0)), metadata.get("last", ""))
+        self.state = State(tables, below(tensors, "model"), version)
 
-    def __getitem__(self, name: str) -> Table:
+    @property
+    def tables(self) -> dict[str, Table]:
+        """Each table by the path of its module, as it is now."""
+        return self.state.tables
+
+    @property
+    def weights(self) -> Tensors:
+        """The other weights by name, as they are now."""
+        return self.state.weights
+
+    def __getitem__(self, name: str) -> LiveTable:
         """A table by the path of its module, or by the name of its feature where one collection has it."""
         found = [c["tables"][name] for c in self.spec["collections"].values() if name in c["tables"]]
         if name not in self.tables and len(found) != 1:
             raise KeyError(f"{name!r} must name one table; the tables are {', '.join(self.tables)}.")
-        return self.tables[name if name in self.tables else found[0]]
+        return LiveTable(self, name if name in self.tables else found[0])
+
+
+class LiveTable:
+    """A table of a bundle, which deltas may change."""
+
+    def __init__(self, bundle: Bundle, name: str) -> None:
+        self.bundle, self.name, self.embedding_dim = bundle, name, bundle.tables[name].embedding_dim
+
+    def vectors(self, ids: Any) -> Array:
+        """As `Table.vectors`, of the table as it is now."""
+        return self.bundle.tables[self.name].vectors(ids)
 
 
 def open_bundle(path: Path | str) -> Bundle:
     """Open an exported model."""
     return Bundle(path)
+
+
+# -- vocabularies ------------------------------------------------------------------------------------------------------
 
 
 class Vocabulary:

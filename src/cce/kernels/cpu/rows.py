@@ -225,7 +225,7 @@ def _go_round(slot: Any, own: Array, count: Any, rows: Array, to: Any) -> None:
 def _note_left_out(feature: Any, own: Array, count: Any, left_out: Array) -> bool:
     """Note which ids count for nothing, if any may; with a row map, put rows, counted from 0, in the place of ids."""
     padding, map_bits, map_ranks = feature.padding, feature.map_bits, feature.map_ranks
-    if padding == NO_ID and not map_bits:
+    if padding == NO_ID and not (map_bits or feature.map_shift):  # of an open map without keys there is no address
         return False
     for i in range(count):
         left_out[i] = own[i] == np.uint64(padding)
