@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks import memory
+from benchmarks import memory, scale
 
 ROOT = Path(__file__).parents[2]
 FIXED = 1 << 20  # bytes that do not depend on tables: pages of the allocator, of code that runs first
 SCRIPT = """
 import json, sys, torch
-from benchmarks import memory
+from benchmarks import memory, scale
 memory.MOST_EARNED = 150_000  # more ids get their rows by counts: as many rows, and fewer steps
 torch.set_num_threads(1)  # other threads of a clustering keep memory that is not of tables
 print(json.dumps(memory.measure(sys.argv[1], [int(sys.argv[2])], int(sys.argv[3]))))
@@ -40,10 +40,11 @@ def test_bytes_in_training_and_served_are_those_measured(kind, num_ids, dim):
         assert abs(figures[form] - figures[f"{form}_by_summary"]) <= 0.15 * figures[form] + FIXED, form
 
 
-def test_the_page_shows_what_the_record_says(monkeypatch):
+@pytest.mark.parametrize("benchmark", [memory, scale], ids=["memory", "scale"])
+def test_the_page_shows_what_the_record_says(monkeypatch, benchmark):
     monkeypatch.chdir(ROOT)
-    text = memory.PAGE.read_text()
-    assert memory.with_table(text, memory.read()) == text, "run python -m benchmarks.memory --table"
+    text = benchmark.PAGE.read_text()
+    assert benchmark.with_table(text, benchmark.read()) == text, f"run python -m {benchmark.__name__} --table"
 
 
 def test_bytes_in_training_of_large_tables_are_those_in_the_record():
@@ -51,3 +52,14 @@ def test_bytes_in_training_of_large_tables_are_those_in_the_record():
     assert {"cce", "cce-paper", "full, SparseAdam"} <= {figure["table"] for figure in figures}
     for figure in figures:
         assert abs(figure["held"] - figure["held_by_summary"]) <= 0.15 * figure["held"] + FIXED, figure
+
+
+def test_peaks_of_up_to_a_billion_ids_are_those_of_the_formula(monkeypatch):
+    """`docs/memory.md`: rows, a bit and a half for each possible id, and a byte more in `finalize`."""
+    monkeypatch.chdir(ROOT)
+    figures = scale.read()
+    assert {10_000_000, 100_000_000} <= {figure["num_ids"] for figure in figures}
+    for figure in figures:
+        held = 19 * figure["num_seen"] + 3 * figure["num_ids"] / 16
+        for phase, nbytes in (("steps", held), ("finalize", held + figure["num_seen"])):
+            assert figure["phases"][phase]["peak"] == pytest.approx(nbytes, rel=0.15), (phase, figure)
