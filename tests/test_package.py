@@ -26,7 +26,7 @@ STOREYS = {  # a package imports only packages above it, and so a storey only st
     "library": (
         *("version", "lazy", "checks", "text", "budget", "footprint", "schema", "files", "signals", "hashing"),
         *("compiled", "distributed", "indexing", "clustering", "kernels", "embeddings", "collection", "optim"),
-        *("reclustering", "compression", "saving", "diagnostics", "integrations", "testing"),
+        *("reclustering", "compression", "saving", "checkpoints", "diagnostics", "integrations", "testing"),
     ),
     "product": (
         *("records", "run_folder", "plugins", "workers", "data", "models", "evaluation", "training", "runs"),
@@ -245,7 +245,7 @@ def test_help_from_the_shell_comes_at_once():
 
 
 def test_all_public_names_are_there():
-    assert len(cce.__all__) == len(set(cce.__all__)) == 19
+    assert len(cce.__all__) == len(set(cce.__all__)) == 21
     for name in cce.__all__:
         assert getattr(cce, name) is not None
     packages = set(dir(cce)) - set(cce.__all__)

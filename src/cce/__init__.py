@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         serving,
         training,
     )
+    from cce.checkpoints import load_checkpoint, save_checkpoint
     from cce.collection import EmbeddingCollection
     from cce.compression import compress, finalize, refit
     from cce.data import prepare
@@ -53,12 +54,14 @@ __all__ = [
     "freeze",
     "hash_ids",
     "load",
+    "load_checkpoint",
     "load_run",
     "optim",
     "predict",
     "prepare",
     "refit",
     "save",
+    "save_checkpoint",
     "summary",
     "train",
 ]

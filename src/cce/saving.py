@@ -20,20 +20,36 @@ from torch import Tensor, nn
 
 from cce.checks import arguments_of, check_type
 from cce.clustering import ClusterSettings
-from cce.embeddings import METHODS, Embedding, EmbeddingBag
+from cce.distributed import current_ranks, sum_over_ranks
+from cce.embeddings import METHODS, Embedding, EmbeddingBag, model_state, sharded_tables
 from cce.files import replace_file, usual_permissions
 from cce.version import __version__
 
 FORMAT, VERSION = "cce-model", 1
 CHECKSUM = "sha256"  # of the tensors, their names and the other metadata
-NOT_SAVED = ("generator", "counts")  # arguments of the start alone
+NOT_SAVED = ("generator", "counts", "shard")  # arguments of the start alone
 BAG_OPTIONS = ("mode", "include_last_offset", "padding_idx")
 
 
 def save(model: nn.Module, path: Path | str) -> None:
-    """Write a model to a file, whole or not at all."""
+    """Write a model to a file, whole or not at all.
+
+    With sharded tables all ranks must call it: rank 0 writes one file, of tables that are not sharded.
+    """
     check_type("model", model, nn.Module, "a torch.nn.Module")
-    tensors, aliases = _distinct(model.state_dict())
+    if not sharded_tables(model):
+        _write(model, path, model.state_dict())
+        return
+    ranks, state = current_ranks(), model_state(model)
+    try:
+        if ranks.is_main:
+            _write(model, path, state)
+    finally:
+        sum_over_ranks(torch.zeros(1), ranks)  # the file is there when any rank goes on
+
+
+def _write(model: nn.Module, path: Path | str, state: Mapping[str, Tensor]) -> None:
+    tensors, aliases = _distinct(state)
     described = {"tables": [asdict(entry) for entry in _describe(model)], "aliases": aliases}
     metadata = {"format": FORMAT, "version": str(VERSION), "cce": __version__, "model": json.dumps(described)}
     metadata[CHECKSUM] = _checksum(tensors, metadata)

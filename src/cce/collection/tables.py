@@ -29,9 +29,12 @@ from cce.embeddings import (
     RowTables,
     StartScale,
     check_placement,
+    check_shards,
     cluster_all,
     compiled_look_up,
+    look_up_pointers,
     make_table,
+    row_tables,
 )
 from cce.indexing import NO_ID, make_generator
 from cce.kernels import Bags, Lookup
@@ -53,6 +56,8 @@ class EmbeddingCollection(nn.Module):
     cap: most parameters of any one table; short for `budget=Budget(cap=cap)`, which has the other limits.
     options: further arguments of a method's class, by method.
     counts: by feature, how often each id occurs in training: ids that occur often enough have rows from the start.
+    shard: whether each rank of the process group has a share of the rows of "cce" tables; other tables are the same on
+        all ranks. All ranks must look ids up together.
     start_scale: scale of the vectors at the start, of every table whose method has none in `options`; None: that of
         each method.
     unified: one table for all features, whose values share its rows, hashed apart (a proposal of the paper).
@@ -71,6 +76,7 @@ class EmbeddingCollection(nn.Module):
         counts: Mapping[str, Tensor] | None = None,
         unified: bool = False,
         pooling: Pooling = "sum",
+        shard: bool = False,
         sparse: bool = False,
         padding_idx: int | None = None,
         start_scale: StartScale | None = None,
@@ -98,9 +104,14 @@ class EmbeddingCollection(nn.Module):
         placed = {"generator": make_generator(seed), "device": device, "dtype": dtype}
         common = {"sparse": sparse, "padding_idx": None if unified else padding_idx, **placed}
         own, start = options or {}, {} if start_scale is None else {"start_scale": start_scale}
+        own = {**own, DEFAULT_METHOD: {**own.get(DEFAULT_METHOD, {}), "shard": True}} if shard else own
         planned = ((each, {**start, **own.get(each.method, {})}) for each in self.plan.tables)
         self.tables = TableDict({each.name: make_table(each, its, common) for each, its in planned})
         self._give_rows(counts or {})
+        rows = {each.rows.name: each.rows for each in self.tables.values() if isinstance(each, Finalizable)}
+        if shard and not rows:
+            raise ValueError(f"shard must be False where no table is of method {DEFAULT_METHOD!r}, got True.")
+        check_shards(rows)
         self._fused: _FusedTables | None = None
         self._fused_tables()
 
@@ -173,9 +184,9 @@ class EmbeddingCollection(nn.Module):
             vectors = self._only_table()(self._in_one_vocabulary(ids, lambda values: values.expand_as(ids)))
             return vectors.masked_fill((ids == self._paddings(ids)).unsqueeze(-1), 0)  # type: ignore[no-any-return]
         fused = self._fused_tables()
-        if fused is None or not (fused.tables or fused.row_tables):
+        if fused is None or not (fused.tables or fused.row_tables or fused.sharded):
             return torch.stack([table(ids[:, index]) for index, table in enumerate(self._tables())], dim=1)
-        if fused.rows is not None and len(fused.row_tables) == num_features:
+        if len(fused.row_tables) == num_features:
             return fused.look_up_rows(ids)
         if len(fused.tables) < num_features:
             return self._mixed(fused, ids)
@@ -189,6 +200,7 @@ class EmbeddingCollection(nn.Module):
             columns |= zip(fused.indices, together, strict=True)
         if fused.row_tables:
             columns |= zip(fused.row_indices, fused.look_up_rows(ids[:, fused.row_indices]).unbind(1), strict=True)
+        columns |= fused.look_up_sharded(dict(enumerate(ids.long().unbind(1))))
         tables = enumerate(self._tables())
         return torch.stack([columns[f] if f in columns else table(ids[:, f]) for f, table in tables], dim=1)
 
@@ -313,6 +325,8 @@ class _FusedTables:
     row_indices: list[int]  # features with int8 rows
     row_tables: list[Finalizable]
     rows: RowTables | None
+    sharded: dict[int, Any]  # with pointers that ranks share out, by feature
+    names: list[str]
 
     @property
     def has_changed(self) -> bool:
@@ -320,7 +334,7 @@ class _FusedTables:
         rows = self.rows.tables if self.rows else ()
         pairs = zip(self.row_tables, rows, strict=True)
         is_other = any(own.live.is_final or table._modules["rows"] is not own for table, own in pairs)
-        return is_other or any(map(_has_rows, self.tables))
+        return is_other or any(map(_has_rows, self.tables)) or any(map(_has_rows, self.sharded.values()))
 
     def can_pool_rows(self, ids: Tensor, weights: Tensor | None) -> bool:
         """Whether bags of the tables with int8 rows are looked up together."""
@@ -338,20 +352,31 @@ class _FusedTables:
                 table.check_not_averaged()
         return self.rows.look_up(ids, anchors, bags=bags)
 
+    def look_up_sharded(self, columns: Mapping[int, Tensor]) -> dict[int, Tensor]:
+        """Vectors of the ids of each feature whose pointers ranks share out."""
+        if not self.sharded:
+            return {}
+        found = look_up_pointers(
+            list(self.sharded.values()), [columns[i] for i in self.sharded], [self.names[i] for i in self.sharded]
+        )
+        return dict(zip(self.sharded, found, strict=True))
+
     @classmethod
     def of(cls, tables: Sequence[Embedding], names: list[str]) -> _FusedTables:
         """Those without weights; the others are looked up one by one."""
         called = [f"feature {name!r}" for name in names]
-        row_tables = {i: table for i, table in enumerate(tables) if isinstance(table, Finalizable) and _has_rows(table)}
+        own_rows = {i: table for i, table in enumerate(tables) if isinstance(table, Finalizable) and _has_rows(table)}
+        final = {i: table for i, table in enumerate(tables) if isinstance(table, Finalizable) and i not in own_rows}
+        sharded = {i: table for i, table in final.items() if table.rows.shards is not None}
         linear = {
             i: table
             for i, table in enumerate(tables)
-            if isinstance(table, LinearEmbedding) and not table.is_weighted and i not in row_tables
+            if isinstance(table, LinearEmbedding) and not table.is_weighted and i not in own_rows | sharded
         }
-        owners, own = list(row_tables.values()), list(linear.values())
-        given = [each.rows for each in owners], [each.padding_idx for each in owners], [called[i] for i in row_tables]
-        look_up = Lookup(own, [called[i] for i in linear])
-        return cls(tables, list(linear), own, look_up, list(row_tables), owners, RowTables(*given) if owners else None)
+        owners, own = list(own_rows.values()), list(linear.values())
+        given = [each.rows for each in owners], [each.padding_idx for each in owners], [called[i] for i in own_rows]
+        look_up, rows = Lookup(own, [called[i] for i in linear]), row_tables(*given) if owners else None
+        return cls(tables, list(linear), own, look_up, list(own_rows), owners, rows, sharded, called)
 
 
 def _has_rows(table: Embedding) -> bool:

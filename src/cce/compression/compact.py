@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from cce.checks import check_choice, check_function, check_number, check_range, check_type
 from cce.compression.sizes import Option, Shape, allocate, least_nbytes, shapes_within
 from cce.distributed import broadcast, current_ranks, sum_over_ranks
-from cce.embeddings import CCEEmbedding, Codebooks, Compact, piece_shape
+from cce.embeddings import POINTS_PER_ROW, CCEEmbedding, Codebooks, Compact, piece_shape
 from cce.indexing import make_generator
 from cce.signals import uninterrupted
 from cce.text import format_bytes, format_table
@@ -28,6 +28,7 @@ from cce.text import format_bytes, format_table
 Validate = Callable[[], float] | Callable[[nn.Module], float]
 TOLERANCE = 0.0005  # of a validation loss
 FLAT = 0.01  # share of the variance that may be lost where nothing validates
+SHARDED_SAMPLE = 1 << 18  # rows of a sharded table that codebooks are fitted to
 STEP = 2**0.5  # from one size of the curve to the next
 BETWEEN = 2  # further sizes that are tried between the last one that is good and the first one that is not
 PROBED, MOST_PROBES = 0.99, 16  # tables are probed from the largest on, until they hold this share of the bytes
@@ -248,6 +249,15 @@ class _Sizing:
         self.seed = 0 if seed is None else seed
         self.codebooks: dict[tuple[str, Shape], Codebooks] = {}
         self.fixed_nbytes = sum(table.row_map.nbytes for table in tables.values())
+        self.samples = {
+            name: table.sampled_rows(self._sample_size(table, given), self.counts.get(name))
+            for name, table in tables.items()
+            if table.is_sharded
+        }
+        self.row_nbytes = {
+            name: (self.samples[name].num_points + 1) * table.rows.width if table.is_sharded else table.rows.row_nbytes
+            for name, table in tables.items()
+        }
         found = self._agree(lambda: {name: self._options(name, given) for name in tables})
         self.variances = {name: variance for name, (_, variance, _) in found.items()}
         self.num_ids = {name: num_ids for name, (_, _, num_ids) in found.items()}
@@ -260,11 +270,11 @@ class _Sizing:
     def _options(self, name: str, given: Shape) -> tuple[list[tuple[Shape, int, float]], float, int]:
         """Shapes of a table with their bytes and errors, the error of one row for all ids, and how many these are."""
         table = self.tables[name]
-        rows = table.trained_rows(self.counts.get(name))
+        rows = self.samples.get(name) or table.trained_rows(self.counts.get(name))
         num_ids = table.num_embeddings if table.rows.trains_unseen else rows.num_points
         dim, itemsize = table.embedding_dim, table.anchor.itemsize
         shapes = self._given(table, given) or shapes_within(
-            table.rows.row_nbytes, num_ids, dim, itemsize, num_vectors=rows.num_points, is_limited=self.is_limited
+            self.row_nbytes[name], num_ids, dim, itemsize, num_vectors=rows.num_points, is_limited=self.is_limited
         )
         if self.most_bits is not None:
             least = min(shape.bits for shape in shapes)
@@ -277,6 +287,11 @@ class _Sizing:
             fitted = self.codebooks[name, shape] = rows.fit(*shape, generator=make_generator(self.seed))
             options.append((shape, shape.nbytes(num_ids, dim, itemsize), fitted.distortion * total))
         return options, rows.variance * total, num_ids
+
+    @staticmethod
+    def _sample_size(table: CCEEmbedding, given: Shape) -> int:
+        """Rows of a sharded table that codebooks are fitted to, at most."""
+        return max(SHARDED_SAMPLE, POINTS_PER_ROW * max(given.num_rows, table.num_rows))
 
     def _given(self, table: CCEEmbedding, given: Shape) -> list[Shape]:
         """The shape that was asked for, now or when the table was made; none if neither."""
@@ -293,11 +308,11 @@ class _Sizing:
         choices = [name for name, options in self.options.items() if len(options) > 1]
         if len(self.options) < 2 or not choices:
             return
-        choices.sort(key=lambda name: -self.tables[name].rows.row_nbytes)
-        left = sum(self.tables[name].rows.row_nbytes for name in choices) * (1 - PROBED)
+        choices.sort(key=lambda name: -self.row_nbytes[name])
+        left = sum(self.row_nbytes[name] for name in choices) * (1 - PROBED)
         prices: dict[str, float] = {}
         while choices and len(prices) < MOST_PROBES:
-            if sum(self.tables[name].rows.row_nbytes for name in choices) <= left:
+            if sum(self.row_nbytes[name] for name in choices) <= left:
                 break
             name = choices.pop(0)
             prices[name] = self._price(name, trial)
@@ -347,9 +362,15 @@ class _Sizing:
         report = []
         with uninterrupted():
             for name, table in self.tables.items():
-                before, num_ids = table.nbytes, table.rows.num_rows - 1
+                shape, distortion, sizes = size.shapes[name], compact[name].distortion, [table.nbytes]
+                sizes.append(table.rows.num_rows - 1)
                 table.become(compact[name])
-                entry = FinalizedTable(name, num_ids, before, table.nbytes, compact[name].distortion, size.shapes[name])
+                sizes.append(table.nbytes)
+                if table.is_sharded:
+                    sizes = sum_over_ranks(torch.tensor(sizes), self.ranks).tolist()
+                    distortion = self.codebooks[name, shape].distortion
+                before, num_ids, after = sizes
+                entry = FinalizedTable(name, num_ids, before, after, distortion, shape)
                 report.append(entry)
         return tuple(report)
 
@@ -362,8 +383,11 @@ class _Sizing:
 
         if self.ranks.world_size == 1:
             return {name: encode(name) for name in shapes}
-        states = self._agree(lambda: {name: encode(name).state() for name in shapes})
-        return {name: Compact.of(state) for name, state in states.items()}
+        whole, shared = ([name for name in shapes if (name in self.samples) == is_so] for is_so in (False, True))
+        states = self._agree(lambda: {name: encode(name).state() for name in whole})
+        books = self._agree(lambda: {name: vars(self.codebooks[name, shapes[name]]) for name in shared})
+        self.codebooks |= {(name, shapes[name]): Codebooks(**values) for name, values in books.items()}
+        return {name: Compact.of(states[name]) if name in states else encode(name) for name in shapes}
 
     def _agree(self, compute: Callable[[], Any]) -> Any:
         """What rank 0 computes; if it fails there, all ranks fail, and none waits."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from cce.budget import DEFAULT_METHOD, FULL, Budget, check_given, make_budget
 from cce.checks import check_choice, check_flag, check_range, check_type, shown
 from cce.collection import allocate_budget
-from cce.embeddings import METHODS, Embedding, EmbeddingBag, Finalizable, TableRequest, make_table
+from cce.embeddings import METHODS, Embedding, EmbeddingBag, Finalizable, TableRequest, check_shards, make_table
 from cce.footprint import Footprint, Footprints
 from cce.indexing import make_generator
 
@@ -54,7 +54,8 @@ def compress(
     min_params: smaller tables are kept; by default 20,000, or 1 where names are given.
     start: "random", or "trained": as near to the present weights as the method can come.
     dry_run: only say what would be done.
-    options: further arguments of the method's class, such as `start_scale`.
+    options: further arguments of the method's class, such as `start_scale`; `shard=True` of "cce" gives each rank of a
+        process group a share of the rows.
 
     `padding_idx`, `sparse`, dtype, device and training mode are kept. Tables that share one weight share the new one.
     Make the optimizer after this call, not before.
@@ -87,6 +88,7 @@ def compress(
         raise ValueError(f"model must have a table to swap, got {reasons or 'none'}.")
     tables = [(group, _make(group, table, options, start, generator)) for group, table in swaps if not table.reason]
     _give_rows(tables, counts or {})
+    check_shards({table.rows.name: table.rows for _, table in tables if isinstance(table, Finalizable)})
     for group, table in tables:  # only now, when nothing can go wrong any more
         for name, module in group.modules.items():
             new: nn.Module = table

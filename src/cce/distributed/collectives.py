@@ -6,7 +6,8 @@ are not strings, tuples and tensors written as marked lists.
 """
 
 import hashlib
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,12 @@ from torch.distributed import ProcessGroup
 from cce.distributed.ranks import Ranks, current_ranks
 
 MARK = "="  # the one key of a dictionary that stands for something else
+LOST = (
+    "one of the {} ranks that share the rows is gone, or did not come within {}, the time-out of the process group: "
+    "load the last checkpoint, with as many ranks as there are."
+)
 # what torch says when a process of the group is gone
-LOST_PEER = ("gloo", "NCCL", "onnection closed", "onnection reset", "Broken pipe")
+LOST_PEER = ("is gone, or", "Timed out", "gloo", "NCCL", "onnection closed", "onnection reset", "Broken pipe")
 
 
 def broadcast(value: Any, ranks: Ranks, *, source: int = 0) -> Any:
@@ -70,6 +75,24 @@ def gather_rows(rows: Tensor, ranks: Ranks) -> Tensor:
     all_rows = [torch.empty_like(mine) for _ in range(ranks.world_size)]
     distributed.all_gather(all_rows, mine)
     return torch.cat([some[:count].cpu() for some, count in zip(all_rows, counts.tolist(), strict=True)])
+
+
+def exchange_rows(rows: Tensor, counts: Sequence[int], their_counts: Sequence[int]) -> Tensor:
+    """Send rows to every rank, `counts` to each in order; the rows that all ranks have for this one, `their_counts`."""
+    if len(counts) == 1:
+        return rows
+    width = math.prod(rows.shape[1:]) * rows.element_size()
+    sent = _sendable(rows.contiguous().view(torch.uint8).flatten())
+    received = sent.new_empty(sum(their_counts) * width)
+    sizes, their_sizes = ([count * width for count in each] for each in (counts, their_counts))
+    try:
+        distributed.all_to_all_single(received, sent, their_sizes, sizes)
+    except RuntimeError as error:
+        if not is_lost_peer(error):
+            raise
+        options = distributed.group.WORLD._get_backend(sent.device).options  # type: ignore[union-attr]
+        raise RuntimeError(LOST.format(len(counts), options._timeout)) from error
+    return received.to(rows.device).view(rows.dtype).view(-1, *rows.shape[1:])
 
 
 def _sendable(tensor: Tensor) -> Tensor:

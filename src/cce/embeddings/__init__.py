@@ -18,7 +18,7 @@ from cce.embeddings.clusterable import (
 )
 from cce.embeddings.clustered import ClusteredEmbedding, CodebookShape
 from cce.embeddings.colliding import CollidingEmbedding
-from cce.embeddings.compact_form import Codebooks, Compact
+from cce.embeddings.compact_form import POINTS_PER_ROW, Codebooks, Compact
 from cce.embeddings.compositional import (
     CompositionalConcatEmbedding,
     CompositionalProductEmbedding,
@@ -35,7 +35,7 @@ from cce.embeddings.initialization import (
     normal_,
     projection_,
 )
-from cce.embeddings.int8_rows import Int8Rows
+from cce.embeddings.int8_rows import MOST_ROWS, Int8Rows
 from cce.embeddings.linear import LinearEmbedding, RandomEmbedding
 from cce.embeddings.low_rank import LowRankEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
@@ -50,7 +50,10 @@ from cce.embeddings.registry import (
     register_method,
 )
 from cce.embeddings.robe import RobeEmbedding
-from cce.embeddings.row_gradients import Pending, merge_pending
-from cce.embeddings.row_lookup import RowTables, compiled_look_up
+from cce.embeddings.row_gradients import Pending, merge_pending, waits
+from cce.embeddings.row_lookup import RowTables, compiled_look_up, row_tables
+from cce.embeddings.sharded_lookup import look_up_pointers
+from cce.embeddings.sharded_state import Share, model_state, sharded_tables, share_of, whole_state
+from cce.embeddings.shards import Route, Shards, check_shards
 from cce.embeddings.sizing import Shapes, TableRequest
 from cce.embeddings.tensor_train import TensorTrainEmbedding

@@ -16,17 +16,21 @@ from weakref import ref
 import torch
 from torch import Tensor, nn
 
+from cce.checks import check_flag
 from cce.embeddings.admission import COUNTER_NBYTES, Eviction, RowPolicy
 from cce.embeddings.base import check_budget, check_weight
 from cce.embeddings.clusterable import Finalizable
-from cce.embeddings.compact_form import Codebooks, Compact, PointedRows, RowPointers, TrainedRows
+from cce.embeddings.compact_form import Codebooks, Compact, PointedRows, RowPointers, SampledRows, TrainedRows
 from cce.embeddings.compositional import piece_shape
+from cce.embeddings.eviction import remove_rows
 from cce.embeddings.initialization import new_parameter
 from cce.embeddings.int8_rows import MOST_COUNTED, Int8Rows
 from cce.embeddings.int8_rows import MOST_ROWS as MOST_IDS
 from cce.embeddings.linear import ID_TYPES, LinearEmbedding
 from cce.embeddings.options import CommonOptions, Options, TrainingDefaults, choice, optional, rules, share, whole
-from cce.embeddings.row_lookup import RowTables, compiled_look_up
+from cce.embeddings.row_lookup import compiled_look_up, row_tables
+from cce.embeddings.sharded_lookup import look_up_pointers
+from cce.embeddings.shards import Shards
 from cce.embeddings.sizing import Shapes
 from cce.indexing import NO_ID, PointerStore, RowMap, RowSource, blocks, common_generator
 from cce.signals import uninterrupted
@@ -61,6 +65,8 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
     unseen: what ids without a row read: "neutral", zeros that are never trained, or "trained", one row that they train
         together. That is a bet that tomorrow's new ids are like yesterday's rare ones; `finalize` then keeps pointers
         for all ids.
+    shard: whether each rank of the process group has the rows of a share of the ids, by a hash; all ranks must then
+        look ids up together. A table of a process alone has all of them.
     sparse: of the gradients of codebooks, after `finalize`.
     """
 
@@ -94,6 +100,7 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         time_to_live: int | None = None,
         counts: Tensor | None = None,
         unseen: Unseen = "neutral",
+        shard: bool = False,
         **common: Unpack[CommonOptions],
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, **common)
@@ -103,7 +110,11 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         if num_embeddings is None and (unseen, counts) != ("neutral", None):
             raise ValueError("num_embeddings must be given with counts and unseen='trained', got None.")
         self.policy = RowPolicy(min_count, probability, counter_nbytes, max_rows, eviction, time_to_live)
-        self.unseen = unseen
+        check_flag("shard", shard)
+        if shard and unseen != "neutral":
+            raise ValueError(f"unseen must be 'neutral' with shard=True, got {unseen!r}: no rank has the row of all.")
+        self.unseen, self.shard = unseen, shard
+        self.register_load_state_dict_post_hook(_keep_share)  # type: ignore[no-untyped-call]
         self.is_sized = num_rows is not None or num_columns is not None  # before training
         self.num_columns, self.width = piece_shape(embedding_dim, num_columns)
         self.num_rows = num_rows or NUM_ROWS
@@ -116,14 +127,22 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
     # -- lookups -------------------------------------------------------------------------------------------------------
 
     @property
+    def is_sharded(self) -> bool:
+        """Whether each rank has a share of the rows."""
+        return self.rows.shards is not None
+
+    @property
     def is_final(self) -> bool:
         """Whether the table has its compact form."""
         return len(self.codebook) > 0
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name for it
         """Vectors `(*s, embedding_dim)` of ids `(*s)`."""
-        if not isinstance(input, Tensor) or input.dtype not in ID_TYPES or self.is_final:
+        if not isinstance(input, Tensor) or input.dtype not in ID_TYPES or (self.is_final and not self.is_sharded):
             return super().forward(input)
+        if self.is_final:
+            (vectors,) = look_up_pointers([self], [input.reshape(-1).long()], [self.rows.name])
+            return vectors.view(*input.shape, self.embedding_dim)
         if torch.compiler.is_exporting():  # a program of plain torch, which trains nothing
             vectors = self.rows.read(input.reshape(-1).long()).to(self.anchor.dtype)
             padding = input.reshape(-1) == (NO_ID if self.padding_idx is None else self.padding_idx)
@@ -133,12 +152,12 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
             vectors = compiled_look_up([self.rows], ids, anchors, paddings)
         else:
             self.check_not_averaged()
-            vectors = RowTables([self.rows], paddings).look_up(ids, anchors)
+            vectors = row_tables([self.rows], paddings).look_up(ids, anchors)
         return vectors.view(*input.shape, self.embedding_dim)
 
     def embed(self, ids: Tensor, shape: Sequence[int] | None = None) -> Tensor:
         """Vectors `(n, embedding_dim)`, or of `shape`."""
-        if self.is_final:
+        if self.is_final and not self.is_sharded:
             return super().embed(ids, shape)
         vectors = self.forward(ids)
         return vectors if shape is None else vectors.view(*shape)
@@ -184,12 +203,15 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         for block in blocks(self.num_embeddings, GIVEN_AT_A_TIME):
             often = block[(counts[block.to(counts.device)] >= self.policy.min_count).to(block.device)]
             ids = often.to(self.rows.records.device)
+            ids = ids if self.rows.shards is None else ids[self.rows.shards.is_mine(ids)]
             yield ids[self.rows.find(ids) == 0]
 
     @torch.no_grad()
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Rows for all ids, rounded from a trained table."""
         check_weight(self, weight)
+        if self.is_sharded:
+            raise ValueError("start must be 'random' with shard=True, got trained weights.")
         self.rows.fit(weight)
 
     # -- the compact form ----------------------------------------------------------------------------------------------
@@ -198,6 +220,11 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         """The rows as they are, to be clustered; `counts` of ids take the place of their own."""
         self.rows.compact()
         return TrainedRows(self.rows, None if counts is None else self._occurrences(counts))
+
+    def sampled_rows(self, num_samples: int, counts: Tensor | None = None) -> SampledRows:
+        """A sample of the rows of all ranks, which must all call it."""
+        share = self.trained_rows(counts)
+        return SampledRows(share, torch.cat([self.row_map.parts[0][:0], *self.row_map.ids()]), num_samples)
 
     def encode(self, rows: TrainedRows, codebooks: Codebooks) -> Compact:
         """The compact form with these codebooks; `become` lets the table have it."""
@@ -365,9 +392,11 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
             bound=(3 * self.start_variance) ** 0.5,
             trains_unseen=self.unseen == "trained",
             key=int(torch.randint(2**62, (), generator=common_generator(generator), device="cpu")),
+            shards=Shards.of_group() if self.shard else None,
             device=self.anchor.device,
         )
         self.pointers = RowPointers(self.num_columns, is_meta=self.anchor.is_meta)
+        self.pointers.is_local = self.is_sharded
         self.codebook.data = self.anchor.new_empty(0, self.width)
         self._train_form()
         self.init_parameters(generator)
@@ -377,6 +406,24 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         """What `print` shows."""
         form = f"{self.num_columns} columns of {self.num_rows} rows" if self.is_final else "int8 rows"
         return f"{self.num_embeddings}, {self.embedding_dim}, {form}"
+
+
+def _keep_share(table: CCEEmbedding, keys: Any) -> None:
+    """After all rows were loaded, keep those of this rank: a hook after `load_state_dict`."""
+    rows, is_whole = table.rows, table.is_final or table.rows.map.num_rows == table.rows.num_rows - 1
+    if rows.shards is None or keys.missing_keys or not is_whole:
+        return
+    is_mine = torch.cat([rows.shards.is_mine(ids).cpu() for ids in rows.map.ids()] or [torch.zeros(0).bool()])
+    if table.is_final:
+        kept = table.pointers.store.read(is_mine.nonzero().squeeze(1))
+        table.pointers.store = PointerStore(len(kept), table.num_columns, table.num_rows)
+        table.pointers.store.write(0, kept)
+        rows.map.keep(is_mine.to(rows.map.device))
+        return
+    if rows.shards.rank and not bool(is_mine.all()):
+        rows.forget_counters()  # rank 0 has those of all
+    remove_rows(rows, ~is_mine)
+    rows.forget_others()
 
 
 def _settle(anchor: Tensor) -> None:

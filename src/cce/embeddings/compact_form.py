@@ -16,11 +16,13 @@ import torch
 from torch import Tensor
 
 from cce.clustering import KMeans, Weights, draw_weighted, kmeans, nearest_centroid
+from cce.distributed import current_ranks, gather_rows
 from cce.indexing import IndexModule, PointerStore, RowSource, Slot, blocks, slots_of
 
 if TYPE_CHECKING:
     from cce.embeddings.int8_rows import Int8Rows
 
+NO_ROWS = "{} must have rows to be finalized, got none: no id occurred often enough."
 LEVELS = 256  # of an int8 value
 TOL = 1e-2  # k-means ends when an iteration lowers the error by no more than this share
 POINTS_PER_ROW, LEAST_SAMPLE = 64, 1 << 12  # rows that codebooks are fitted to, if there are this many
@@ -123,8 +125,8 @@ class TrainedRows:
     """
 
     def __init__(self, rows: Int8Rows, occurrences: Tensor | None = None) -> None:
-        if rows.num_rows == 1:
-            raise ValueError(f"{rows.name} must have rows to be finalized, got none: no id occurred often enough.")
+        if rows.num_rows == 1 and rows.shards is None:
+            raise ValueError(NO_ROWS.format(rows.name))
         self.first = 0 if rows.trains_unseen else 1
         self.rows, self.dim, self.num_points = rows, rows.dim, rows.num_rows - self.first
         self.weights: Weights = _CountedWeights(rows, self.first)
@@ -238,7 +240,7 @@ class TrainedRows:
             store.write(int(at[0]), rows)
             squares = (points.cpu() - codebooks.values[columns, rows].flatten(1)).square_().mean(1)
             error += float((squares.double() * self.weights[at]).sum())
-        return Compact(codebooks.values, store, error / self.mass)
+        return Compact(codebooks.values, store, error / (self.mass or 1.0))
 
     def _codes(self, at: Tensor) -> Tensor:
         return self.rows.codes[at.to(self.rows.records.device) + self.first]
@@ -250,6 +252,32 @@ class TrainedRows:
             at, weights = draw_weighted(self.weights, key[0], generator=torch.Generator().manual_seed(seed))
             self._samples = {key: (self.points(at), weights.to(self.rows.records.device))}
         return self._samples[key]
+
+
+class SampledRows(TrainedRows):
+    """A sample of the rows of a sharded table, for codebooks to be fitted to; all of them, if they are few.
+
+    num_samples: the rows of the sample. All ranks must make it; what is the same on all is computed by one.
+    """
+
+    def __init__(self, share: TrainedRows, ids: Tensor, num_samples: int) -> None:
+        rows, ranks = share.rows, current_ranks()
+        self.rows, self.dim, self.first = rows, share.dim, 0
+        totals = gather_rows(torch.tensor([[share.num_points, share.mass]], dtype=torch.float64), ranks)
+        self.num_points, self.mass = int(totals[:, 0].sum()), float(totals[:, 1].sum())
+        if not self.num_points:
+            raise ValueError(NO_ROWS.format(rows.name))
+        is_all = self.num_points <= num_samples
+        own = share.num_points if is_all else round(num_samples * share.mass / self.mass)
+        at, weights = draw_weighted(share.weights, own, generator=torch.Generator().manual_seed(ranks.rank))
+        gathered = (gather_rows(each.cpu(), ranks) for each in (ids.to(at.device)[at], share._codes(at), weights))
+        ids, codes, weights = gathered
+        order = rows.map.in_order(ids)
+        self.weights, self._sampled = weights[order], codes[order]
+        self._samples, self._fits = {}, {}
+
+    def _codes(self, at: Tensor) -> Tensor:
+        return self._sampled[at]
 
 
 def _grown(points: Tensor, weights: Tensor, centroids: Tensor, num_rows: int, generator: torch.Generator) -> Tensor:

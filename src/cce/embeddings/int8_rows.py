@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -30,6 +31,7 @@ from cce.kernels import is_eager
 
 if TYPE_CHECKING:
     from cce.embeddings.row_gradients import Pending
+    from cce.embeddings.shards import Shards
 
 HEADROOM = 8  # the largest value of int8 stands for this many times the root mean square of the values
 MOST_COUNTED = 256  # occurrences before a row
@@ -47,6 +49,7 @@ class Int8Rows(IndexModule):
     policy: which ids get rows, and which lose them.
     bound: new rows start in U(−bound, bound).
     trains_unseen: whether row 0 is trained by the ids that read it, instead of staying zero.
+    shards: the share of ids whose rows these are; None: all.
     """
 
     map: RowMap
@@ -63,17 +66,22 @@ class Int8Rows(IndexModule):
         bound: float = 0.0,
         trains_unseen: bool = False,
         key: int = 0,
+        shards: Shards | None = None,
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
+        if shards is not None and policy.max_rows is not None:
+            policy = replace(policy, max_rows=-(-policy.max_rows // shards.world_size))
         self.num_embeddings, self.dim, self.policy, self.bound = num_embeddings, dim, policy, bound
         self.width = dim + policy.state_nbytes
         self.trains_unseen = trains_unseen
-        self.key, self.live = key, Live()
+        self.key, self.live, self.shards = key, Live(), shards
+        self.is_local = shards is not None
         register(self)
         self.live.record["num_rows"], self.live.record["scale"] = 1, self.start_scale
         self.name = "an open table" if num_embeddings is None else f"a table of {num_embeddings:,} ids"
         self.map = OpenRowMap(device=device) if num_embeddings is None else RowMap(num_embeddings, device=device)
+        self.map.is_local = self.is_local
         self.recent = RecentRows()
         self._set_open(is_open=True)
         self.seen = torch.zeros(self._open_nbytes, dtype=torch.uint8, device=device)
@@ -414,6 +422,21 @@ class Int8Rows(IndexModule):
             record[name] = number
         values = struct.unpack("<3d", struct.pack("<3q", *numbers[-3:]))
         record["scale"], record["value_squares"], record["value_count"] = values
+
+    def forget_counters(self) -> None:
+        """Count from 0 what ranks add up."""
+        for name in (*COUNTED, "value_squares", "value_count"):
+            self.live.record[name] = 0
+
+    def forget_others(self) -> None:
+        """Forget how often ids of other ranks were seen."""
+        bits, shards = self.seen_bits, self.shards
+        for first in range(0, len(self.seen) if bits else 0, BLOCK):
+            own = self.seen[first : first + BLOCK]
+            ids = torch.arange(first * 8 // bits, (first + len(own)) * 8 // bits, device=own.device)
+            assert shards is not None
+            masks = shards.is_mine(ids).view(len(own), -1) * (((1 << bits) - 1) << torch.arange(0, 8, bits))
+            own &= masks.sum(1).to(own)
 
     def _index_state(self) -> dict[str, Tensor]:
         self._trim()

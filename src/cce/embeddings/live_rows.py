@@ -38,6 +38,7 @@ class Live:
     was_sent: bool = False  # to another process, perhaps: torch then moves tensors into shared memory
     moves: int = 0  # how often something has, or ids were given rows
     was_full: bool = False  # whether it was said that there is no space for new ids
+    is_agreed: bool = False  # whether all ranks were found to have the same sharded table
     is_final: bool = False  # whether the table has its compact form, without rows
     address: int = 0  # of the record
     handle: int = 0  # in BY_HANDLE

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cce.embeddings.int8_rows import Int8Rows
 
 Array = np.ndarray[Any, Any]
+NEVER = 1 << 62
 
 
 @dataclass(slots=True)
@@ -105,38 +106,59 @@ def _locate(integers: Tensor, sums: Tensor, starts: Array) -> Array:
 # -- the definition ----------------------------------------------------------------------------------------------------
 
 
-def sum_gradients(table: Int8Rows, ids: Tensor, grad: Tensor, padding: int = NO_ID) -> Pending:
-    """Sum the gradients `(n, dim)` of ids `(n)` of one table."""
+def sum_gradients(
+    table: Int8Rows, ids: Tensor, grad: Tensor, padding: int = NO_ID, waiting: Tensor | None = None
+) -> Pending:
+    """Sum the gradients `(n, dim)` of ids `(n)` of one table; `waiting` of ids whose rows another rank has."""
     kept = ids != padding
     ids, grad = ids[kept], grad[kept]
-    return _distinct(table, ids, torch.ones_like(ids), grad)
+    return _distinct(table, ids, torch.ones_like(ids), grad, None if waiting is None else waiting[kept])
 
 
-def merge_pending(table: Int8Rows, parts: Sequence[Pending]) -> Pending:
-    """The gradients of several backward passes, or processes, together."""
-    ids, occurrences, sums = (
-        torch.cat([getattr(part, name) for part in parts]) for name in ("ids", "occurrences", "sums")
+def merge_pending(table: Int8Rows, parts: Sequence[Pending], *, has_waits: bool = False) -> Pending:
+    """The gradients of several backward passes, or processes, together.
+
+    has_waits: whether rows are those of another rank, and `rows` instead what it has said of `waits`.
+    """
+    ids, rows, occurrences, sums = (
+        torch.cat([getattr(part, name) for part in parts]) for name in ("ids", "rows", "occurrences", "sums")
     )
-    merged = _distinct(table, ids, occurrences, sums)
+    merged = _distinct(table, ids, occurrences, sums, rows if has_waits else None)
     merged.is_finite = all(part.is_finite for part in parts)
     return merged
 
 
-def _distinct(table: Int8Rows, ids: Tensor, occurrences: Tensor, values: Tensor) -> Pending:
+def waits(table: Int8Rows, ids: Tensor, rows: Tensor) -> Tensor:
+    """Occurrences until each of these ids gets a row: 0 if it has one, very many if it gets none."""
+    has_space = table.num_rows < table.most_rows
+    left = (table.needed - seen_before(table, ids)).clamp(min=1) if has_space else torch.full_like(ids, NEVER)
+    return torch.where(rows > 0, 0, left)
+
+
+def first_occurrences(ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Distinct ids in the order in which they first occur, and which of them each id is."""
     distinct, inverse = ids.unique(return_inverse=True)  # type: ignore[no-untyped-call]
     indices = torch.arange(len(ids), device=ids.device)
     first = torch.full_like(distinct, len(ids)).scatter_reduce(0, inverse, indices, "amin")
     order = first.argsort()
     place = torch.empty_like(order)
     place[order] = torch.arange(len(order), device=ids.device)
-    inverse, distinct = place[inverse], distinct[order]
+    return distinct[order], place[inverse]
+
+
+def _distinct(
+    table: Int8Rows, ids: Tensor, occurrences: Tensor, values: Tensor, waiting: Tensor | None = None
+) -> Pending:
+    distinct, inverse = first_occurrences(ids)
     counts = torch.zeros_like(distinct).index_add_(0, inverse, occurrences)
     sums = values.new_zeros(len(distinct), table.dim).index_add_(0, inverse, values)
-    rows = table.find(distinct).to(ids.device)
     squares = sums.double().square().sum(1)
-    is_moved = rows > 0
-    if table.num_rows < table.most_rows:
-        is_moved |= wanted(table, distinct, seen_before(table, distinct), counts, table.steps + 1)
+    if waiting is None:
+        rows = table.find(distinct).to(ids.device)
+        left = waits(table, distinct, rows)
+    else:
+        rows = left = torch.zeros_like(distinct).scatter_(0, inverse, waiting)
+    is_moved = (left == 0) | wanted(table, distinct, table.needed - left, counts, table.steps + 1)
     found = Pending.of(distinct, rows, counts, sums, table.live.moves)
     found.norm = float((squares if table.trains_unseen else squares[is_moved]).sum().sqrt())
     found.is_finite = bool(squares.isfinite().all())

@@ -147,8 +147,11 @@ class RowTables:
 
     # -- backward ------------------------------------------------------------------------------------------------------
 
-    def new_saved(self, ids: Tensor, bags: Bags | None) -> Saved:
-        """Memory for what a lookup saves."""
+    def new_saved(self, ids: Tensor, bags: Bags | None) -> Any:
+        """What a lookup saves, if it is to: plain torch alone reads while loops are compiled."""
+        return self._memory(ids, bags) if self.in_loops(ids) and (bags is not None or self.is_ready()) else None
+
+    def _memory(self, ids: Tensor, bags: Bags | None) -> Saved:
         batch, num_ids = len(ids) if bags is None else bags.batch, ids.numel()
         starts = np.zeros(len(self.tables) + 1, np.int64)
         if batch:
@@ -158,14 +161,12 @@ class RowTables:
             return Saved(listed[0], listed[1], torch.empty(0, dtype=torch.int32), starts, versions)
         return Saved(listed[0], listed[1], torch.empty(num_ids, dtype=torch.int32), starts, versions, bags.weights)
 
-    def take(self, grad: Tensor, ids: Tensor, saved: Saved | None, anchors: Sequence[Tensor]) -> list[Tensor]:
+    def take(self, grad: Tensor, ids: Tensor, saved: Any, anchors: Sequence[Tensor]) -> list[Tensor]:
         """Sum the gradients `(batch, tables, dim)` of a lookup for each id and keep them; what the anchors' grow by."""
-        for table in self.tables:
-            if not table.live.has_optimizer:
-                raise RuntimeError(NO_OPTIMIZER.format(name=table.name))
+        self._check_optimizer()
         grad = grad.detach().float()
         if saved is None and self.in_loops(ids):  # plain torch has read while loops were compiled, or a graph has
-            saved = self.new_saved(ids, None)
+            saved = self._memory(ids, None)
             self.read(ids, saved=saved)
         if saved is None:
             columns = zip(self.tables, ids.long().unbind(1), grad.unbind(1), self.paddings.tolist(), strict=True)
@@ -173,6 +174,15 @@ class RowTables:
         if saved.versions != [table.live.moves for table in self.tables]:  # a step was taken in between
             self.find_again(saved)
         return self.keep(self.sum(saved, grad.contiguous()), anchors)
+
+    def _check_optimizer(self) -> None:
+        for table in self.tables:
+            if not table.live.has_optimizer:
+                raise RuntimeError(NO_OPTIMIZER.format(name=table.name))
+
+    def merge(self, table: Int8Rows, parts: Sequence[Pending]) -> Pending:
+        """The gradients of several backward passes together."""
+        return merge_pending(table, parts)
 
     def keep(self, found: list[Pending], anchors: Sequence[Tensor]) -> list[Tensor]:
         """Keep gradients for the next step; what the anchors' gradients grow by.
@@ -186,7 +196,7 @@ class RowTables:
             if live.pending is None or live.has_used(anchor):
                 live.pending = new
             else:
-                held, live.pending = live.pending, merge_pending(table, [live.pending, new])
+                held, live.pending = live.pending, self.merge(table, [live.pending, new])
                 together = torch.tensor([live.pending.norm], dtype=anchor.dtype)
                 live.pending.norm = float(together)
                 grown[index] = (together - held.norm).to(anchor.device)
@@ -219,6 +229,15 @@ class RowTables:
             saved.rows[first:last] = table.find(saved.ids[first:last])
 
 
+def row_tables(tables: Sequence[Int8Rows], paddings: Sequence[int | None], names: Sequence[str] = ()) -> RowTables:
+    """Tables that are looked up together, all of which are sharded or none."""
+    if tables[0].shards is None:
+        return RowTables(tables, paddings, names)
+    from cce.embeddings.sharded_lookup import ShardedTables
+
+    return ShardedTables(tables, paddings, names)
+
+
 def compiled_look_up(
     tables: Sequence[Int8Rows], ids: Tensor, anchors: Sequence[nn.Parameter], paddings: Sequence[int | None]
 ) -> Tensor:
@@ -236,7 +255,7 @@ def sum_bags(
 
     None where vectors of single ids are to be pooled instead.
     """
-    tables = RowTables([table.rows], [padding])
+    tables = row_tables([table.rows], [padding])
     if not tables.can_pool(ids, weights, table.anchor.dtype) or table.padding_idx not in (None, padding):
         return None
     table.check_not_averaged()
@@ -249,8 +268,7 @@ class _LookUp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tables: RowTables, ids: Tensor, bags: Bags | None, *anchors: nn.Parameter) -> Tensor:
         ctx.tables, ctx.ids, ctx.anchors = tables, ids, anchors
-        is_saved = tables.in_loops(ids) and (bags is not None or tables.is_ready())
-        ctx.saved = tables.new_saved(ids, bags) if is_saved else None
+        ctx.saved = tables.new_saved(ids, bags)
         return tables.read(ids, bags=bags, saved=ctx.saved).to(anchors[0].dtype)
 
     @staticmethod
@@ -273,7 +291,7 @@ def _share_out(work: Callable[[int, int], None], size: int, num_values: int) -> 
 
 
 def _find(handles: Sequence[int], paddings: Sequence[int]) -> RowTables:
-    return RowTables([BY_HANDLE[handle] for handle in handles], paddings)
+    return row_tables([BY_HANDLE[handle] for handle in handles], paddings)
 
 
 def _look_up_rows(ids: Tensor, anchors: Sequence[Tensor], handles: Sequence[int], paddings: Sequence[int]) -> Tensor:

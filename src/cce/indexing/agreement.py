@@ -37,7 +37,7 @@ def index_tensors(model: nn.Module, called: str = "the table") -> dict[str, Tens
     modules = dict(model.named_modules())
     found = {}
     for path, module in modules.items():
-        if isinstance(module, IndexModule):
+        if isinstance(module, IndexModule) and not module.is_local:
             table = path
             while table and isinstance(modules[table], IndexModule):
                 table = table.rpartition(".")[0]

@@ -56,6 +56,7 @@ class IndexModule(Versioned):
 
     index_state: ClassVar[tuple[str, ...]]
     device_tensors: ClassVar[tuple[str, ...]] = ()
+    is_local = False  # whether this rank has a share of its own, which is not that of the others
     stays_on_cpu = False  # whether `.to(device)` leaves device tensors where they are: see `keep_on_cpu`
 
     @property

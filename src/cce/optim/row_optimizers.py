@@ -10,16 +10,17 @@ rest. What torch does to gradients as a whole, clipping them by their norm or un
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.optim.optimizer import StateDict
 
 from cce.checks import check_number
 from cce.distributed import current_ranks, gather_rows
-from cce.embeddings import Int8Rows, Pending, merge_pending
+from cce.embeddings import Int8Rows, Pending, Route, merge_pending
 from cce.optim.row_step import RowStep, Rule, new_state, take_steps
 
 ROW_BETA, ROW_EPS = 0.97, 1e-12  # Adam's 0.999 lets rows that are seen late jump too far (docs/optimizers.md)
@@ -195,41 +196,63 @@ class SGD(Int8RowOptimizer, torch.optim.SGD):
 
 
 def mean_over_processes(tables: list[Int8Rows], taken: list[Pending | None]) -> list[Pending | None]:
-    """The mean of the gradients of all processes; its `norm` is the mean of theirs, which DDP gives to anchors."""
+    """The mean of the gradients of all processes; its `norm` is the mean of theirs, which DDP gives to anchors.
+
+    Those of sharded rows go to the owners of the rows alone.
+    """
     ranks = current_ranks()
     found = [_nothing(table) if pending is None else pending for table, pending in zip(tables, taken, strict=True)]
     summaries = torch.tensor([[each.count, each.norm, each.is_finite] for each in found], dtype=torch.float64)
-    integers = torch.cat([torch.stack([each.ids, each.occurrences], dim=1) for each in found]).cpu()
-    sums = torch.cat([each.sums.flatten() for each in found]).cpu()
     everywhere = gather_rows(summaries.unsqueeze(0), ranks)  # (ranks, tables, 3)
-    parts = _cut(tables, everywhere, gather_rows(integers, ranks), gather_rows(sums, ranks) / ranks.world_size)
-    merged: list[Pending | None] = []
-    for index, table in enumerate(tables):
-        if not everywhere[:, index, 0].any():  # such as of a table that is final
-            merged.append(None)
-            continue
-        whole = merge_pending(table, [of_rank[index] for of_rank in parts])
-        whole.norm = float(everywhere[:, index, 1].mean())
-        whole.is_finite = bool(everywhere[:, index, 2].all())
-        merged.append(whole if whole.count else None)
+    merged: list[Pending | None] = [None] * len(tables)
+    for send in (_to_all, _to_owners):
+        some = [index for index, table in enumerate(tables) if (table.shards is None) == (send is _to_all)]
+        for index, parts in zip(some, send([found[at] for at in some], [tables[at] for at in some]), strict=True):
+            if everywhere[:, index, 0].any():  # not so of a table that is final
+                merged[index] = whole = merge_pending(tables[index], parts)
+                whole.norm = float(everywhere[:, index, 1].mean())
+                whole.is_finite = bool(everywhere[:, index, 2].all())
     return merged
 
 
-def _nothing(table: Int8Rows) -> Pending:
-    return _received(table, torch.empty(0, 2, dtype=torch.int64), torch.empty(0))
-
-
-def _cut(tables: list[Int8Rows], summaries: Tensor, integers: Tensor, sums: Tensor) -> list[list[Pending]]:
-    """What all processes have sent, by process and table."""
-    counts = summaries[:, :, 0].long()
+def _to_all(found: list[Pending], tables: list[Int8Rows]) -> list[list[Pending]]:
+    """The gradients of all processes, by table."""
+    if not tables:
+        return []
+    ranks = current_ranks()
+    counts = gather_rows(torch.tensor([[each.count for each in found]]), ranks)  # (ranks, tables)
     widths = torch.tensor([table.dim for table in tables])
-    ids = iter(torch.split(integers, counts.flatten().tolist()))
-    values = iter(torch.split(sums, (counts * widths).flatten().tolist()))
-    return [[_received(table, next(ids), next(values)) for table in tables] for _ in counts]
+    integers = torch.cat([torch.stack([each.ids, each.occurrences], dim=1) for each in found]).cpu()
+    sums = torch.cat([each.sums.flatten() for each in found]).cpu()
+    ids = torch.split(gather_rows(integers, ranks), counts.flatten().tolist())
+    values = torch.split(gather_rows(sums, ranks), (counts * widths).flatten().tolist())
+    return _received(tables, ids, values, ranks.world_size)
 
 
-def _received(table: Int8Rows, integers: Tensor, sums: Tensor) -> Pending:
-    """Gradients of ids and occurrences `(n, 2)`, whose rows nobody has looked up."""
-    device = table.records.device
-    ids, occurrences = integers.to(device).unbind(1)
-    return Pending.of(ids, torch.zeros_like(ids), occurrences, sums.view(-1, table.dim).to(device), table.live.moves)
+def _to_owners(found: list[Pending], tables: list[Int8Rows]) -> list[list[Pending]]:
+    """The gradients of all processes of ids whose rows this one has, by table."""
+    if not tables or tables[0].shards is None:
+        return []
+    route, width = Route(tables[0].shards, [each.ids for each in found]), max(table.dim for table in tables)
+    integers = route.send([torch.stack([each.ids, each.occurrences], dim=1) for each in found])
+    sums = route.send([functional.pad(each.sums, (0, width - each.sums.shape[1])) for each in found])
+    return _received(tables, integers, sums, tables[0].shards.world_size)
+
+
+def _nothing(table: Int8Rows) -> Pending:
+    nothing = torch.empty(0, 2, dtype=torch.int64), torch.empty(0)
+    return _received([table], [nothing[0]], [nothing[1]], 1)[0][0]
+
+
+def _received(
+    tables: list[Int8Rows], integers: Sequence[Tensor], sums: Sequence[Tensor], world_size: int
+) -> list[list[Pending]]:
+    """The parts of a mean, by table, that came by process and table: ids and occurrences `(n, 2)`, and gradients."""
+    parts: list[list[Pending]] = [[] for _ in tables]
+    for index, (own, values) in enumerate(zip(integers, sums, strict=True)):
+        table = tables[index % len(tables)]
+        ids, occurrences = own.to(table.records.device).unbind(1)
+        mean = values.reshape(len(ids), values.numel() // max(1, len(ids)))[:, : table.dim].to(ids.device) / world_size
+        mean = mean if len(ids) else mean.new_empty(0, table.dim)
+        parts[index % len(tables)].append(Pending.of(ids, torch.zeros_like(ids), occurrences, mean, table.live.moves))
+    return parts

@@ -25,9 +25,10 @@ Plain torch is the definition, and compiled loops give the same bits.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -35,8 +36,9 @@ import torch
 from torch import Tensor
 
 from cce.compiled import RUNS, longest_run, parallel_for
-from cce.embeddings import age_sketch, make_space, note_seen, seen_before, wanted
-from cce.indexing import blocks, make_key, row_noise, uniform, uniform_pair
+from cce.distributed import current_ranks, sum_over_ranks
+from cce.embeddings import age_sketch, make_space, note_seen, seen_before, waits, wanted
+from cce.indexing import make_key, row_noise, uniform, uniform_pair
 from cce.kernels import int8 as loops
 from cce.kernels import is_eager
 
@@ -89,18 +91,19 @@ def new_state(table: Int8Rows) -> dict[str, Tensor]:
 
 def take_steps(steps: Sequence[RowStep]) -> None:
     """Admit ids and move rows, of all tables of a dimension in one call, and let scales follow the values."""
-    by_dim: dict[int, list[RowStep]] = {}
+    by_dim: dict[tuple[int, bool], list[RowStep]] = {}
     eager = is_eager()
+    _agree_on_units([step for step in steps if step.table.shards is not None])
     for step in steps:
         table, pending = step.table, step.pending
         if pending.version != table.live.moves:
             pending.rows.copy_(table.find(pending.ids))
         if eager and table.can_loop:
-            by_dim.setdefault(table.dim, []).append(step)
+            by_dim.setdefault((table.dim, table.shards is None), []).append(step)
         else:
             _step_plain(step)
             _look_after(table)
-    for dim, some in by_dim.items():
+    for (dim, _), some in by_dim.items():
         if _step_in_loops(some, dim):
             for step in some:
                 _look_after(step.table)
@@ -139,10 +142,54 @@ def _step_in_loops(steps: Sequence[RowStep], dim: int) -> bool:
     num_parts = min(len(steps), torch.get_num_threads()) if num_values >= PARALLEL else 1
     cuts, run = [len(steps) * index // num_parts for index in range(num_parts + 1)], RUNS[longest_run(dim)]
     due: list[bool] = []
-    parallel_for(lambda index: due.append(loops.step(work, cuts[index], cuts[index + 1], run)), num_parts)
+
+    def take(part: int) -> None:
+        parallel_for(lambda index: due.append(loops.step(work, cuts[index], cuts[index + 1], run, part)), num_parts)
+
+    if steps[0].table.shards is None:
+        take(loops.WHOLE)
+    else:
+        with _summed_over_ranks(steps):
+            take(loops.ADMIT)
+        take(loops.MOVE)
     for step in steps:  # ids have rows now that lookups of before the step did not find
         step.table.live.moves += 1
     return any(due)
+
+
+# -- sharded tables ----------------------------------------------------------------------------------------------------
+
+
+def _agree_on_units(steps: Sequence[RowStep]) -> None:
+    """Find the units of tables that have none, as `_step_plain` does, from the gradients of all ranks."""
+    new = [step for step in steps if not step.state["unit"]]
+    if not new:
+        return
+    found = torch.zeros(len(new), 2, dtype=torch.float64)
+    for step, own in zip(new, found, strict=True):
+        table, pending = step.table, step.pending
+        left = waits(table, pending.ids, table.find(pending.ids))
+        is_moved = left == 0
+        is_moved |= wanted(table, pending.ids, table.needed - left, pending.occurrences, table.steps + 1)
+        sums = pending.sums[is_moved] * torch.tensor(step.factor, dtype=torch.float32)
+        own[0], own[1] = _sum_rows(sums.double().square()).sum(), sums.numel()
+        table.levels.zero_()  # those of another optimizer
+    for step, (total, count) in zip(new, sum_over_ranks(found, current_ranks()).tolist(), strict=True):
+        step.state["unit"].fill_(2.0 ** math.frexp(total / count)[1] if total else 0.0)
+
+
+@contextmanager
+def _summed_over_ranks(steps: Sequence[RowStep]) -> Iterator[None]:
+    """Let what a step adds to the sums of squares and visits of sharded tables be added by all ranks."""
+    shards = steps[0].table.shards
+    assert shards is not None
+    held = [step.state[name] for step in steps for name in ("squares", "visits")]
+    for tensor in held if shards.rank else []:
+        tensor.zero_()  # rank 0 brings what there was
+    yield
+    total = sum_over_ranks(torch.cat([tensor.flatten() for tensor in held]), shards.ranks)
+    for tensor, own in zip(held, torch.split(total, [tensor.numel() for tensor in held]), strict=True):
+        tensor.copy_(own.view_as(tensor))
 
 
 # -- the definition ----------------------------------------------------------------------------------------------------
@@ -165,7 +212,7 @@ def _step_plain(step: RowStep) -> None:
     if not unit:
         mean = float(_sum_rows(sums.double().square()).sum()) / max(1, sums.numel())
         unit.fill_(2.0 ** math.frexp(mean)[1] if mean else 0.0)
-    if len(rows) and unit:
+    if (len(rows) or step.table.shards is not None) and unit:
         _move(step, rows, ids, occurrences, sums)
 
 
@@ -229,9 +276,10 @@ def _rates(step: RowStep, groups: Tensor, sums: Tensor) -> tuple[Tensor, Tensor,
     what one typical gradient adds to `s`.
     """
     rule, unit = step.rule, float(step.state["unit"])
-    squares, visits = step.state["squares"].mul_(rule.beta), step.state["visits"].mul_(rule.beta)
-    squares.index_add_(0, groups, sums.double().square())
-    visits.index_add_(0, groups, torch.ones_like(groups, dtype=torch.float64))
+    squares, visits = step.state["squares"], step.state["visits"]
+    with nullcontext() if step.table.shards is None else _summed_over_ranks([step]):
+        squares.mul_(rule.beta).index_add_(0, groups, sums.double().square())
+        visits.mul_(rule.beta).index_add_(0, groups, torch.ones_like(groups, dtype=torch.float64))
     mean = sum(squares.unbind(1), squares.new_zeros(len(squares))).unsqueeze(1) / squares.shape[1]
     seen, square = squares > 0, torch.where(squares > 0, squares / mean * unit, 0.0)
     root = square.sqrt() + rule.eps
@@ -274,28 +322,28 @@ def _encode_counts(counts: Tensor, noise: Tensor) -> Tensor:
 def fit_scale(table: Int8Rows) -> bool:
     """Fit the scale to the values of rows that were moved lately, and round all again if it has moved far."""
     record = table.live.record
-    squares, count = float(record["value_squares"][0]), float(record["value_count"][0])
+    found = torch.tensor([record["value_squares"][0], record["value_count"][0]], dtype=torch.float64)
+    squares, count = (found if table.shards is None else sum_over_ranks(found, table.shards.ranks)).tolist()
     record["value_squares"] = record["value_count"] = 0.0
     ratio = HEADROOM / LARGEST * math.sqrt(squares / count) if count else 0.0
     if not ratio or 1 / MAY_MOVE <= ratio <= MAY_MOVE:
         return False
     table.compact()  # so that the order of rows is that of ids
-    factor, key = np.float32(1 / ratio), make_key(table.key, 2 * table.steps + 4)
-    if table.in_loops:
-        records = table.records[: table.num_rows].numpy()
-        rescale = partial(loops.rescale, records, table.dim, factor, np.uint64(key % 2**64))
-        num_parts = 8 if table.num_rows * table.dim >= PARALLEL else 1
-        cuts = [table.num_rows * index // num_parts for index in range(num_parts + 1)]
-        parallel_for(lambda index: rescale(cuts[index], cuts[index + 1]), num_parts)
-    else:
-        _rescale_plain(table, float(factor), key)
+    factor, key, first = np.float32(1 / ratio), make_key(table.key, 2 * table.steps + 4), 0
+    for ids in chain([torch.tensor([-1])], table.map.ids()):  # row 0 has no id
+        _rescale(table, slice(first, first := first + len(ids)), ids, factor, key)
     record["scale"] *= ratio
     return True
 
 
-def _rescale_plain(table: Int8Rows, factor: float, key: int) -> None:
-    for block in blocks(table.num_rows, BLOCK):
-        rows = block.to(table.records.device)
-        places = rows.unsqueeze(1) * table.dim + torch.arange(table.dim, device=rows.device)
-        moved = (table.codes[rows].float() * factor + uniform(key, places)).floor_()
-        table.codes[rows] = moved.clamp_(-LARGEST, LARGEST).to(torch.int8)
+def _rescale(table: Int8Rows, rows: slice, ids: Tensor, factor: np.float32, key: int) -> None:
+    if table.in_loops:
+        arrays = table.records[rows].numpy(), table.dim, factor, np.uint64(key % 2**64), ids.contiguous().numpy()
+        num_parts = 8 if len(ids) * table.dim >= PARALLEL else 1
+        cuts = [len(ids) * index // num_parts for index in range(num_parts + 1)]
+        parallel_for(lambda index: loops.rescale(*arrays, cuts[index], cuts[index + 1]), num_parts)
+        return
+    for codes, of in zip(torch.split(table.codes[rows], BLOCK), torch.split(ids, BLOCK), strict=True):
+        places = of.to(codes.device).unsqueeze(1) * table.dim + torch.arange(table.dim, device=codes.device)
+        moved = (codes.float() * float(factor) + uniform(key, places)).floor_()
+        codes.copy_(moved.clamp_(-LARGEST, LARGEST))

@@ -5,7 +5,7 @@
 
 from cce.kernels.cpu.int8.gradients import sum_gradients
 from cce.kernels.cpu.int8.lookup import look_up
-from cce.kernels.cpu.int8.step import find_full, is_crowded, is_due, rescale, start_rows, step
+from cce.kernels.cpu.int8.step import ADMIT, MOVE, WHOLE, find_full, is_crowded, is_due, rescale, start_rows, step
 from cce.kernels.cpu.int8.tables import (
     BATCH,
     COUNT_VALUES,

@@ -34,6 +34,7 @@ from cce.kernels.cpu.rows import scramble
 
 Array = np.ndarray[Any, Any]
 
+WHOLE, ADMIT, MOVE = range(3)  # parts of a step
 AHEAD = 32  # rows that are asked for before they are moved
 FIT_EVERY = 256  # steps after which scales follow the values; they do so more often at first
 FEWEST_RECENT = 64  # ids with rows that are not in the map
@@ -66,18 +67,20 @@ class Rates(NamedTuple):
 
 
 @compile_loops
-def step(work: Array, first: Any, last: Any, run: Any) -> Any:
+def step(work: Array, first: Any, last: Any, run: Any, part: Any) -> Any:
     """Admit ids, and move the rows of all ids that have a gradient, for the tables in `[first, last)`.
 
-    work: addresses of the records of a table, its gradients and its rule `(tables, 3)`. Whether it is time to fit the
-    scale of a table, to put its rows in order, or to take some away.
+    work: addresses of the records of a table, its gradients and its rule `(tables, 3)`. part: `WHOLE`, or `ADMIT`, up
+    to the sums of squares that ranks add up, and then `MOVE`. Whether it is time to fit the scale of a table, to put
+    its rows in order, or to take some away.
     """
     needs_care = False
     for t in range(first, last):
         table, rule = table_at(work[t, 0]), carray(pointer(work[t, 2]), (1,), RULE)[0]
-        table.steps += 1
-        carray(pointer(rule.step), (1,), np.float64)[0] += 1
-        _step_table(table, carray(pointer(work[t, 1]), (1,), GRADIENTS)[0], rule, run)
+        if part != MOVE:
+            table.steps += 1
+            carray(pointer(rule.step), (1,), np.float64)[0] += 1
+        _step_table(table, carray(pointer(work[t, 1]), (1,), GRADIENTS)[0], rule, run, part)
         needs_care |= is_due(table.steps) or is_crowded(table.num_rows - 1 - table.num_mapped, table.num_mapped)
         needs_care |= table.num_rows > table.evicts_above or table.counted >= table.ages_at
         needs_care |= table.steps % table.expires_every == 0
@@ -97,7 +100,7 @@ def is_crowded(num_recent: Any, num_mapped: Any) -> Any:
 
 
 @compile_loops
-def _step_table(table: Any, gradients: Any, rule: Any, run: Any) -> None:
+def _step_table(table: Any, gradients: Any, rule: Any, run: Any, part: Any) -> None:
     num_ids, dim = gradients.num_ids, table.dim
     moved = Moved(
         carray(pointer(gradients.ids), (num_ids,), np.int64),
@@ -112,14 +115,17 @@ def _step_table(table: Any, gradients: Any, rule: Any, run: Any) -> None:
     if unit[0] == 0:  # those of another optimizer
         for row in range(table.num_rows):
             state[row, dim + LEVEL] = 0
-    num_shared = _admit(table, moved, state)
+    num_shared: Any = _admit(table, moved, state) if part != MOVE else np.int64(0)
     moved = Moved(moved.ids, moved.rows, moved.occurrences, moved.sums, num_shared, moved.shared)
     factor = np.float32(rule.factor)
     if unit[0] == 0:
         unit[0] = _find_unit(moved, dim, factor, run)
         if unit[0] == 0:
             return
-    rates = _rates(table, rule, unit[0], _follow(table, moved, rule, state, run))
+    occurs = _follow(table, moved, rule, state, run) if part != MOVE else np.ones(NUM_GROUPS, np.bool_)
+    if part == ADMIT:
+        return
+    rates = _rates(table, rule, unit[0], occurs)
     _move_all(table, moved, rule, rates, state, run)
 
 
@@ -334,10 +340,10 @@ def find_full(work: Array, first: Any) -> Any:
 
 
 @compile_loops
-def rescale(codes: Array, dim: Any, factor: Any, key: Any, first: Any, last: Any) -> None:
-    """`code = round(factor · code)`, at random, for the rows in `[first, last)` of records."""
+def rescale(codes: Array, dim: Any, factor: Any, key: Any, ids: Array, first: Any, last: Any) -> None:
+    """`code = round(factor · code)`, at random, for the rows in `[first, last)` of records, which have these ids."""
     for row in range(first, last):
         for k in range(dim):
             moved = factor * np.float32(codes[row, k])
-            rounded = np.floor(moved + uniform_at(key, np.uint64(row) * np.uint64(dim) + np.uint64(k)))
+            rounded = np.floor(moved + uniform_at(key, np.uint64(ids[row]) * np.uint64(dim) + np.uint64(k)))
             codes[row, k] = np.int8(min(max(rounded, np.float32(-LARGEST)), np.float32(LARGEST)))
