@@ -109,13 +109,19 @@ print("equal")
 """
 LEAVE = """
 import torch, cce
-print(cce.embeddings.ClusteredEmbedding(1_000, 8, num_rows=50)(torch.arange(5)).shape[1])
+print(cce.embeddings.ClusteredEmbedding(1_000, 16, num_rows=50)(torch.arange(5)).shape[1])
 """
 
 
-def run(program, folder):
-    """What a program prints that finds nothing compiled; a warning would be an error."""
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / "cache"), "CCE_COMPILED": ""}
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """A cache of all programs here: each asks for loops of its own, and all share the functions that these call."""
+    return tmp_path_factory.mktemp("cache")
+
+
+def run(program, folder, cache):
+    """What a program prints that finds none of its loops compiled; a warning would be an error."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(cache), "CCE_COMPILED": ""}
     (folder / "program.py").write_text(program)
     words = [sys.executable, "-W", "error::ResourceWarning", "program.py"]
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
@@ -124,19 +130,19 @@ def run(program, folder):
     return done.stdout.strip()
 
 
-def test_a_child_compiles_and_its_parent_loads(tmp_path):
+def test_a_child_compiles_and_its_parent_loads(tmp_path, cache):
     (tmp_path / "made.py").write_text(MADE)
-    assert run(ASK, tmp_path) == "6 5.0 2"
+    assert run(ASK, tmp_path, cache) == "6 5.0 2"
 
 
-def test_what_a_child_cannot_compile_is_compiled_here(tmp_path):
-    assert run(FAIL, tmp_path) == "6"
+def test_what_a_child_cannot_compile_is_compiled_here(tmp_path, cache):
+    assert run(FAIL, tmp_path, cache) == "6"
 
 
 @pytest.mark.parametrize("program", [LOOK_UP, BAGS, ROWS], ids=["ids", "bags", "int8 rows"])
-def test_vectors_and_gradients_are_the_same_before_and_after(program, tmp_path):
-    assert run(program, tmp_path) == "equal"
+def test_vectors_and_gradients_are_the_same_before_and_after(program, tmp_path, cache):
+    assert run(program, tmp_path, cache) == "equal"
 
 
-def test_a_process_ends_while_its_child_compiles(tmp_path):
-    assert run(LEAVE, tmp_path) == "8"
+def test_a_process_ends_while_its_child_compiles(tmp_path, cache):
+    assert run(LEAVE, tmp_path, cache) == "16"

@@ -4,20 +4,12 @@ import os
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import torch
 
 import cce
 from cce import compiled
-from cce.compiled import compile_loops
-
-
-def sum_of_squares(values: np.ndarray) -> float:
-    total = 0.0
-    for value in values:
-        total += value * value
-    return total
+from cce.compiled import compile_loops, loops
 
 
 def test_loops_are_compiled_unless_that_is_turned_off():
@@ -49,12 +41,6 @@ with warnings.catch_warnings(record=True) as caught:
 print(*[w.message for w in caught], sep="\\n")
 torch.save(table.state_dict(), sys.argv[1])
 """
-REASONS = {
-    "off": "CCE_COMPILED=0 is set",
-    "disabled": "NUMBA_DISABLE_JIT=1 is set",
-    "missing": "numba cannot be imported (ModuleNotFoundError: No module named 'numba')",
-    "broken": "numba cannot be imported (ImportError: Numba needs NumPy 2.3 or less)",
-}
 MISSING = """
 import importlib.machinery, sys
 class Finder(importlib.machinery.PathFinder):
@@ -66,37 +52,37 @@ sys.meta_path[sys.meta_path.index(importlib.machinery.PathFinder)] = Finder
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", REASONS)
-def test_plain_torch_does_the_same_work_and_says_once_why(case, tmp_path):
-    environment = {**os.environ, "CCE_COMPILED": "0" if case == "off" else ""}
-    environment |= {"NUMBA_DISABLE_JIT": "1"} if case == "disabled" else {}
-    if case == "broken":
-        (tmp_path / "numba.py").write_text("raise ImportError('Numba needs NumPy 2.3 or less')")
-        environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), environment.get("PYTHONPATH", "")])
-    program = (MISSING if case == "missing" else "") + PLAIN
-    path = tmp_path / "state.pt"
-    result = subprocess.run(
-        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, env=environment, timeout=120
-    )
+def test_without_numba_plain_torch_does_the_same_work_and_says_once_why(tmp_path):
+    words = [sys.executable, "-c", MISSING + PLAIN, str(tmp_path / "state.pt")]
+    environment = {**os.environ, "CCE_COMPILED": ""}
+    result = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=120)
     assert result.returncode == 0, result.stderr
-    said = f"cce runs in plain torch, many times slower than compiled loops: {REASONS[case]}."
-    assert result.stdout.splitlines() == [said]
+    assert result.stdout.splitlines() == [
+        "cce runs in plain torch, many times slower than compiled loops: "
+        "numba cannot be imported (ModuleNotFoundError: No module named 'numba')."
+    ]
     table = cce.embeddings.ClusteredEmbedding(3_000, 8, num_rows=100, generator=torch.Generator().manual_seed(0))
     table.cluster(generator=torch.Generator().manual_seed(0))
-    for name, value in torch.load(path).items():
+    for name, value in torch.load(tmp_path / "state.pt").items():
         assert torch.equal(value, table.state_dict()[name]), name
 
 
-@pytest.mark.slow
-def test_a_setting_that_is_neither_0_nor_1_is_named():
-    program = [sys.executable, "-c", "import cce.compiled"]
-    environment = {**os.environ, "CCE_COMPILED": "no"}
-    result = subprocess.run(program, capture_output=True, text=True, env=environment, timeout=120)
-    assert result.stderr.splitlines()[-1] == "ValueError: CCE_COMPILED must be 0 or 1, got 'no'."
+def test_why_nothing_is_compiled_is_told(monkeypatch):
+    monkeypatch.setenv("CCE_COMPILED", "no")
+    with pytest.raises(ValueError, match="CCE_COMPILED must be 0 or 1, got 'no'"):
+        loops._why_plain()
+    monkeypatch.setenv("CCE_COMPILED", "0")
+    assert loops._why_plain() == "CCE_COMPILED=0 is set"
+    monkeypatch.setenv("CCE_COMPILED", "")
+    if compiled.available:
+        monkeypatch.setattr("numba.config.DISABLE_JIT", 1)
+        assert loops._why_plain() == "NUMBA_DISABLE_JIT=1 is set"
+    monkeypatch.setitem(sys.modules, "numba", None)
+    assert loops._why_plain().startswith("numba cannot be imported (ModuleNotFoundError: import of numba halted")
 
 
 MADE = """
-from cce.compiled import compile_loops
+from cce.compiled import compile_loops, loops
 
 
 def make(step):

@@ -26,9 +26,3 @@ def test_is_its_formula(num_dense, multi_hot):
     model, batch = DeepFM(schema, tables_of(schema), hidden=(8, 3)), batch_of(schema)
     torch.nn.init.normal_(model.first_order)  # it starts at zero
     torch.testing.assert_close(model(batch), logits_by_hand(by_hand, model, batch))
-
-
-def test_wrong_dense_values_are_named():
-    schema = schema_of()
-    with pytest.raises(ValueError, match=r"dense must have shape \(batch, 2\), got \(6, 0\)"):
-        DeepFM(schema, tables_of(schema))(batch_of(schema_of(num_dense=0)))

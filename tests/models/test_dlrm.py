@@ -68,39 +68,12 @@ def test_no_rows_give_no_logits_and_gradients_of_zero():
     assert all(p.grad is not None and not p.grad.any() for p in model.parameters())
 
 
-def test_every_parameter_is_trained():
-    model = made()
-    model(batch(rows=64)).square().sum().backward()
-    assert all(p.grad is not None and p.grad.any() for p in model.parameters())
-
-
-def test_the_same_generator_gives_the_same_start():
-    one, two = made(), made()
-    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
-
-
-def test_one_vector_alone_is_rejected():
-    with pytest.raises(ValueError, match="model 'dlrm' needs two features, or one and dense features"):
-        made((), FEATURES[:1])
-    assert made(("x",), FEATURES[:1])(batch(num_dense=1, num_features=1)).shape == (6,)
-
-
 def test_half_precision_is_near():
     model, some = made(), batch()
     with torch.autocast("cpu", torch.bfloat16):
         half = model(some)
     assert half.dtype is torch.bfloat16
     torch.testing.assert_close(half.float(), model(some), atol=0.05, rtol=0.05)
-
-
-def test_dropout_leaves_out_outputs_of_hidden_layers_in_training_only():
-    model, plain, some = made(dropout=0.5), made(), batch()
-    kinds = [type(layer).__name__ for layer in model.top]
-    assert kinds == ["Linear", "ReLU", "Dropout", "Linear", "ReLU", "Dropout", "Linear"]
-    assert [type(layer).__name__ for layer in model.bottom] == ["Linear", "ReLU", "Dropout", "Linear", "ReLU"]
-    assert torch.equal(model.eval()(some), plain(some))
-    assert not torch.equal(model.train()(some), plain(some))
-    assert [name for name, _ in plain.named_parameters()] == [name for name, _ in made(dropout=0.0).named_parameters()]
 
 
 def test_without_dense_features_only_concatenation_shows_what_an_id_is_worth_by_itself():

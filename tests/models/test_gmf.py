@@ -38,11 +38,6 @@ def test_is_the_weighted_dot_product_plus_a_bias():
     torch.testing.assert_close(made(some), (u * v * made.weight).sum(-1) + 0.25)
 
 
-def test_gives_one_logit_a_row_and_none_for_no_rows():
-    assert model()(batch()).shape == (5,)
-    assert model()(batch(rows=0)).shape == (0,)
-
-
 def test_bags_are_pooled():
     made = model()
     bags = Batch(torch.empty(1, 0), torch.tensor([1, 2, 5]), torch.zeros(1), offsets=torch.tensor([0, 2, 3]))

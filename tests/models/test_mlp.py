@@ -24,13 +24,3 @@ def test_without_hidden_layers_it_is_a_logistic_regression():
     model, batch = MLP(schema, tables_of(schema), hidden=()), batch_of(schema)
     assert [tuple(weight.shape) for weight, _ in layers_of(model.network)] == [(1, 14)]
     torch.testing.assert_close(model(batch), logits_by_hand(by_hand, model, batch))
-
-
-def test_wrong_sizes_and_dense_values_are_named():
-    schema = schema_of()
-    with pytest.raises(ValueError, match=r"hidden must lie in \[1, 2\*\*31\), got 0"):
-        MLP(schema, tables_of(schema), hidden=[3, 0])
-    with pytest.raises(TypeError, match="hidden must be a list of ints, got 3"):
-        MLP(schema, tables_of(schema), hidden=3)
-    with pytest.raises(ValueError, match=r"dense must have shape \(batch, 2\), got \(6, 0\)"):
-        MLP(schema, tables_of(schema))(batch_of(schema_of(num_dense=0)))

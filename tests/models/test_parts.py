@@ -4,7 +4,7 @@ import pytest
 
 import cce
 from cce.models import DLRM, GMF
-from cce.models.network import check_dropout, check_parts, check_start
+from cce.models.network import check_parts, check_start
 from cce.schema import Feature, Schema
 
 SCHEMA = Schema((Feature("a", 5), Feature("b", 6)))
@@ -28,11 +28,3 @@ def test_tables_may_not_all_start_at_zero_where_only_products_of_them_count():
     DLRM(Schema((Feature("a", 5), Feature("b", 6)), dense=("x",)), zero)  # dense features have a vector
     one = cce.EmbeddingCollection({"a": 5, "b": 6}, 4, start_scale="dlrm")
     GMF(SCHEMA, one)
-
-
-@pytest.mark.parametrize("wrong", [1, 1.5])
-def test_all_of_it_cannot_be_dropped(wrong):
-    with pytest.raises(ValueError, match=rf"dropout must lie in \[0, 1\), got {wrong}\."):
-        check_dropout(wrong)
-    with pytest.raises(ValueError, match=r"dropout must be a finite number of at least 0, got -0\.1\."):
-        GMF(SCHEMA, cce.EmbeddingCollection({"a": 5, "b": 6}, 4), dropout=-0.1)

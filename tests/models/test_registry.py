@@ -57,18 +57,6 @@ def test_a_class_in_a_file_is_a_model(mine):
     torch.testing.assert_close(model(batch), 2 * model.tables(batch.ids).sum((1, 2)))
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "message"),
-    [
-        ("dlrn", ValueError, "model must be one of dlrm, gmf, mlp, deepfm, dcnv2, or path/to/file.py:Name; got 'dlrn'"),
-        ("nowhere.py:Sum", FileNotFoundError, "model must name a file that is there, got 'nowhere.py'"),
-    ],
-)
-def test_a_wrong_name_is_rejected(name, kind, message):
-    with pytest.raises(kind, match=message):
-        create_model(name, SCHEMA, tables())
-
-
 def test_a_wrong_content_of_the_file_is_rejected(mine):
     with pytest.raises(ValueError, match=r"model names 'Product', but .*mine.py has no such class or function"):
         create_model(mine + "Product", SCHEMA, tables())

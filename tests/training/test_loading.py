@@ -127,14 +127,6 @@ def test_a_run_of_cce_starts_nearer_to_ids_that_occur_often(trained, data, tmp_p
 
 
 @pytest.mark.slow
-def test_cce_may_start_from_a_trained_table_as_well(trained, data):
-    model = started(data, trained[0], **CCE)
-    table, weight = model.tables.tables["c0"], trained[1].tables.tables["c0"].to_dense().detach()
-    random = make_model(vars(tiny_resolved(data)), PreparedData.open(data).schema).tables.tables["c0"]
-    assert (table.to_dense() - weight).norm() < 0.1 * (random.to_dense() - weight).norm()  # rounded to int8
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -103,7 +103,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(whole, data, tmp
     assert other.curve != whole[1].curve
 
 
-@pytest.mark.parametrize("stop", [1, 4, 13, 14])
+@pytest.mark.parametrize("stop", [4, 14])
 def test_a_run_that_was_stopped_ends_with_the_same_bits(whole, data, tmp_path, stop):
     with pytest.raises(KeyboardInterrupt, match=f"saved after step {stop}; resume with `cce train --resume"):
         stopping_trainer(data, tmp_path / "run", stop).run()
@@ -213,13 +213,6 @@ def test_a_clustering_right_after_a_checkpoint_is_told_once(data, tmp_path):
     assert events[0] == events[1]
 
 
-def test_a_finished_run_that_is_resumed_is_tested_once(whole, data, tmp_path):
-    Trainer(tiny_config(data), tmp_path / "run").run()
-    Trainer.resume(tmp_path / "run").run()
-    assert_same_end(whole[0], tmp_path / "run")
-    assert sum(line["kind"] == "test" for line in log_of(tmp_path / "run")) == 1
-
-
 def test_a_run_that_is_alive_is_neither_resumed_nor_begun_again(data, tmp_path):
     trainer = Trainer(tiny_config(data, max_steps=3), tmp_path / "run")
     before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
@@ -230,18 +223,6 @@ def test_a_run_that_is_alive_is_neither_resumed_nor_begun_again(data, tmp_path):
     assert {path: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
     trainer.run()
     Trainer.resume(tmp_path / "run").run()  # it is free again
-
-
-@pytest.mark.parametrize("failure", ["data", "model", "resume"])
-def test_a_run_that_could_not_begin_leaves_nothing_and_no_lock(data, tmp_path, failure):
-    begin = {
-        "data": lambda: Trainer(tiny_config(tmp_path / "nowhere"), tmp_path / "a" / "run"),
-        "model": lambda: Trainer(tiny_config(data, model_options={"wrong": 1}), tmp_path / "a" / "run"),
-        "resume": lambda: Trainer.resume(tmp_path / "a" / "run"),
-    }[failure]
-    with pytest.raises((OSError, TypeError)):
-        begin()
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_data_set_without_test_rows_gives_a_run_without_test_scores(tmp_path):
@@ -300,16 +281,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(whole, data, t
 
 @pytest.mark.parametrize(
     ("method", "cap"),
-    [
-        ("collide", 480),
-        ("hash", 480),
-        ("full", None),
-        ("dhe", 480),
-        ("quantized", None),
-        ("cce-paper", 160),
-        ("cce-paper", 64),
-        ("cce-paper", 32),
-    ],
+    [("collide", 480), ("dhe", 480), ("quantized", None), ("cce-paper", 160), ("cce-paper", 32)],
 )
 def test_runs_of_other_methods_and_widths_of_pointers_are_resumed_as_well(data, tmp_path, method, cap):
     for name, changes in (("whole", {}), ("parts", {"max_steps": 10})):
@@ -343,16 +315,6 @@ def test_training_stops_when_an_epoch_is_worse_than_the_last(data, tmp_path):
     assert len(best) < 30
     assert best[-1] > best[-2]
     assert best[:-1] == sorted(best[:-1], reverse=True)
-
-
-def test_the_log_of_tensorboard_is_written(data, tmp_path):
-    Trainer(tiny_config(data, logger="tensorboard", max_steps=5), tmp_path / "run").run()
-    assert list((tmp_path / "run" / "tensorboard").iterdir())
-
-
-def test_json_lines_are_json(whole):
-    for line in (whole[0] / "metrics.jsonl").read_text().splitlines():
-        json.loads(line, parse_constant=lambda name: pytest.fail(name))
 
 
 RANDOM_MODEL = """
