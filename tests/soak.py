@@ -37,35 +37,17 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 MOST_KILLS = 8  # of one chain, before it is left to end
 CLOCK = ("seconds", "peak_nbytes")  # of a state: what depends on the machine
 START_SHARE = 0.2  # of kills come while Python and torch are still being loaded
-SMALL = (
-    "--embedding-dim",
-    "8",
-    "--batch-size",
-    "64",
-    "--model-options",
-    "bottom=[8]",
-    "top=[8]",
-    "--set",
-    "early_stopping=false",
-)
+SMALL = ("--embedding-dim", "8", "--batch-size", "64", "--model-options", "bottom=[8]", "top=[8]")
+SMALL += ("--set", "early_stopping=false")
 OFTEN = ("--epochs", "3", "--set", "validations_per_epoch=12")
 CLUSTERED = ("--cluster-at", *(str(number / 5) for number in range(1, 13)))
 PAPER = ("--method", "cce-paper", "--cap", "1600", *CLUSTERED)
+SPARSE = ("--method-options", "sparse=true", "--optimizer", "adagrad", "--lr", "0.05")
 TRAINED = {  # options of `cce train`
     "cce": ("--cap", "1600", "--set", "threads=1"),
     "cce-refits": ("--cap", "1600", "--refits", "3", "--set", "threads=1"),
     "cce-paper": (*PAPER, "--set", "threads=1"),
-    "cce-sparse": (
-        *PAPER,
-        "--method-options",
-        "sparse=true",
-        "--optimizer",
-        "adagrad",
-        "--lr",
-        "0.05",
-        "--set",
-        "threads=2",
-    ),
+    "cce-sparse": (*PAPER, *SPARSE, "--set", "threads=2"),
     "collide": ("--method", "collide", "--cap", "8000", *CLUSTERED, "--set", "threads=1"),
     "dhe": ("--method", "dhe", "--cap", "1600", "--set", "threads=2"),
     "hash": ("--method", "hash", "--cap", "1600", "--optimizer", "sgd", "--lr", "0.1", "--set", "threads=1"),

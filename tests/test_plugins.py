@@ -188,20 +188,8 @@ def test_a_recipe_carries_its_plugins_to_the_processes_of_a_sweep_and_to_its_rec
 def test_a_saved_run_does_not_run_its_plugin_until_it_is_named_again(plugin, capsys, monkeypatch):
     data = tiny_data(plugin.parent / "tiny")
     options = [word for name in ("cap", "embedding_dim", "batch_size") for word in _option(name)]
-    words = [
-        "train",
-        str(data),
-        "--method",
-        "renamed",
-        "--model",
-        "small-dlrm",
-        "--epochs",
-        "1",
-        "--max-steps",
-        "5",
-        *options,
-    ]
-    assert main([*words, "--out", "run", "--plugin", "ours.py"]) == 0
+    words = ["--method", "renamed", "--model", "small-dlrm", "--epochs", "1", "--max-steps", "5", *options]
+    assert main(["train", str(data), *words, "--out", "run", "--plugin", "ours.py"]) == 0
     saved = dict(plugins._loaded)
     plugins._loaded.clear()
     for verb in (["evaluate", "run", str(data)], ["train", "--resume", "run", "--epochs", "2"]):

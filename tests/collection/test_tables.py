@@ -1,9 +1,6 @@
 """A collection is its single tables, looked up together."""
 
 import copy
-import math
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -356,52 +353,6 @@ def test_a_schedule_clusters_it_and_repairs_the_optimizer():
     for parameter in model[0].parameters():
         assert optimizer.state[parameter]["exp_avg"].shape == parameter.shape
     assert torch.isfinite(model(ids)).all()
-
-
-def test_the_summary_lists_its_tables():
-    collection = make()
-    found = cce.summary(collection)
-    assert [table.name for table in found.tables] == [f"tables.{name}" for name in FEATURES]
-    assert sum(table.nbytes for table in found.tables) == collection.nbytes == collection.plan.nbytes
-    assert collection.num_params == math.fsum(table.num_params for table in found.tables)
-
-
-WITHOUT_NUMBA = """
-import importlib.machinery, sys, warnings
-class Finder(importlib.machinery.PathFinder):
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        return None if name.split(".")[0] in ("numba", "llvmlite") else super().find_spec(name, path, target)
-sys.meta_path[sys.meta_path.index(importlib.machinery.PathFinder)] = Finder
-import torch
-from cce.budget import Budget
-from cce.collection import EmbeddingCollection
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    features, budget = {"user": 700, "item": 300, "day": 7}, Budget(compression=4)
-    collection = EmbeddingCollection(features, 16, method="cce-paper", budget=budget, seed=0)
-    ids = torch.arange(7).unsqueeze(1).expand(-1, 3)
-    vectors = collection(ids)
-    bags = collection(ids.T.flatten(), torch.arange(22))
-    vectors.sum().backward()
-said = [str(w.message).split(":")[0] for w in caught]
-assert said == ["cce runs in plain torch, many times slower than compiled loops"], said
-torch.save((vectors.detach(), bags.detach(), collection.tables["user"].codebook.grad), sys.argv[1])
-"""
-
-
-@pytest.mark.slow
-def test_without_numba_it_is_the_same_and_says_once_that_it_is_slower(tmp_path):
-    path = tmp_path / "found.pt"
-    arguments = [sys.executable, "-c", WITHOUT_NUMBA, str(path)]
-    result = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
-    assert result.returncode == 0, result.stderr
-    vectors, bags, gradient = torch.load(path)
-    collection, ids = make(), torch.arange(7).unsqueeze(1).expand(-1, 3)
-    assert torch.equal(collection(ids), vectors)
-    assert torch.equal(collection(ids.T.flatten(), torch.arange(22)), bags)
-    collection(ids).sum().backward()
-    assert torch.equal(collection.tables["user"].codebook.grad, gradient)
 
 
 # -- as torch has it ---------------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """A prepared data set: opened if it is whole, rejected by the name of the file if not."""
 
-import re
-
 import pytest
 
 from cce.cli import main
@@ -35,21 +33,6 @@ def test_options_reach_the_loader(data):
     assert (loader.rank, loader.world_size) == (1, 2)
 
 
-def test_a_missing_file_is_told_by_name(data):
-    (data.path / "test.rows").unlink()
-    with pytest.raises(ValueError, match=r"test\.rows must be there, and it is missing\.$"):
-        PreparedData.open(data.path)
-
-
-def test_a_file_that_lost_its_end_is_told_by_name(data):
-    path = data.path / "train.rows"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-1])
-    message = f"{path} must have {len(whole)} bytes, got {len(whole) - 1}."
-    with pytest.raises(ValueError, match=re.escape(message)):
-        PreparedData.open(data.path)
-
-
 def changed_byte(path, index=5):
     content = bytearray(path.read_bytes())
     content[index] ^= 1
@@ -77,10 +60,3 @@ def test_training_verifies_every_file_first(tmp_path, name, capsys):
     assert main(words) == 2
     assert f"{name} must have the SHA-256" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
-
-
-def test_a_changed_byte_is_found(data):
-    data.verify_first()
-    changed_byte(data.path / "train.rows")
-    with pytest.raises(ValueError, match=r"train\.rows must have the SHA-256 [0-9a-f]{64}, got "):
-        PreparedData.open(data.path).verify_first()

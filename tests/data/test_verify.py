@@ -38,14 +38,6 @@ def test_every_problem_is_listed(made):
     ]
 
 
-def test_a_damaged_vocabulary_is_known_by_its_checksum(tmp_path):
-    folder = table_with_everything(tmp_path)
-    assert verify_data(folder).problems == []
-    (folder / "vocabulary" / "000.parquet").write_bytes(b"")
-    (problem,) = verify_data(folder).problems
-    assert problem.startswith(f"{folder / 'vocabulary' / '000.parquet'} must have ")
-
-
 @pytest.mark.slow
 def test_a_split_without_rows_is_right(made, tmp_path):
     folder = table_with_everything(tmp_path, "--test", "0")

@@ -76,13 +76,8 @@ def test_a_hashed_budget_is_cut_evenly():
     ("kind", "split", "num_tables", "smallest", "num_rows"),
     [
         (cce.embeddings.CompositionalSumEmbedding, "hash", 3, 12, 1),
-        (
-            cce.embeddings.CompositionalProductEmbedding,
-            "quotient-remainder",
-            2,
-            256,
-            36,
-        ),  # and 28 quotients; balanced: 32 and 32
+        # and 28 quotients; balanced: 32 and 32
+        (cce.embeddings.CompositionalProductEmbedding, "quotient-remainder", 2, 256, 36),
     ],
 )
 def test_a_budget_below_the_smallest_tables_is_rejected(kind, split, num_tables, smallest, num_rows):

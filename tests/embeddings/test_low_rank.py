@@ -45,19 +45,6 @@ def test_the_error_is_that_of_the_truncated_singular_values(shape, rank):
     assert torch.allclose(torch.linalg.norm(weight - narrow @ projection), left_over, atol=1e-10)
 
 
-def test_a_table_of_that_rank_is_given_back():
-    weight = random_table(50, 3) @ random_table(3, 12)
-    narrow, projection = low_rank_factors(weight, 3)
-    assert torch.allclose(narrow @ projection, weight)
-
-
-def test_directions_that_a_table_does_not_have_are_zero():
-    weight = random_table(2, 8)
-    narrow, projection = low_rank_factors(weight, 5)
-    assert torch.allclose(narrow @ projection, weight)
-    assert torch.allclose(narrow[:, 2:], torch.zeros(2, 3, dtype=torch.float64), atol=1e-10)
-
-
 def test_the_projection_has_orthonormal_rows_strongest_first():
     narrow, projection = low_rank_factors(random_table(100, 8), 4)
     strengths = narrow.square().sum(0)

@@ -78,13 +78,6 @@ def test_a_value_far_out_does_not_cost_the_others_their_precision():
     assert table.codes.values[5, 5] == 127
 
 
-def test_a_table_of_zeros_can_be_fitted():
-    table = table_of()
-    table.fit_to(torch.zeros(1000, 16))
-    assert not table.to_dense().any()
-    assert table.scale.item() > 0
-
-
 @pytest.mark.slow
 def test_a_model_is_compressed_to_the_nearest_codes():
     model = torch.nn.Sequential(torch.nn.Embedding(10_000, 16), torch.nn.Linear(16, 1))

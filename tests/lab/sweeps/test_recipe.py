@@ -1,13 +1,11 @@
 """Recipes: what is read, what is rejected, and that every recipe of the repository gives runs."""
 
-import shlex
 import tomllib
 from pathlib import Path
 
 import pytest
 import torch
 
-from cce.cli import _parse, _Parser
 from cce.collection import EmbeddingCollection
 from cce.data import PreparedData
 from cce.data.sources.reczoo import COLUMNS
@@ -163,14 +161,6 @@ def test_the_models_of_the_public_benchmark_can_be_made_of_its_columns():
         assert model(batch).shape == (2,), series
     figures = {score: len(recipe.expected[score]) for score in ("auc", "bce")}
     assert figures == dict.fromkeys(("auc", "bce"), 3)
-
-
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_the_data_of_every_recipe_is_prepared_with_words_that_cce_knows(path):
-    kind, *words = shlex.split(read_recipe(path).data["prepare"])
-    raw = [] if kind == "synthetic" else [words.pop(0)]
-    options = _parse(_Parser, ["prepare", kind, *raw, "out", *words])
-    assert options.verb == "prepare"
 
 
 def test_the_papers_recipes_have_its_setup_and_its_numbers():
