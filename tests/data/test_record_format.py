@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cce.data.record_format import id_dtype, map_file, offsets_file, record_dtype, rows_file, values_file
+from cce.data.record_format import id_dtype, map_file, record_dtype
 from cce.schema import Feature, Schema
 
 
@@ -47,14 +47,6 @@ def test_every_number_of_a_record_is_aligned_and_has_bytes_of_its_own(sizes, num
         assert not own & taken
         taken |= own
     assert dtype.itemsize - len(taken) < 8
-
-
-def test_multi_hot_features_are_not_in_the_record():
-    assert "id0" not in record_dtype(Schema((Feature("tags", 9, multi_hot=True), Feature("user", 9)))).names
-
-
-def test_files_of_a_split_have_names_of_their_own():
-    assert len({rows_file("train"), rows_file("test"), values_file("train", 0), offsets_file("train", 0)}) == 4
 
 
 def test_an_empty_file_is_no_numbers(tmp_path):

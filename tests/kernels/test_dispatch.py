@@ -89,13 +89,6 @@ def test_a_copy_makes_a_plan_of_its_own(duplicate):
     assert table.look_up.plan is not None
 
 
-@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.float32, torch.bool])
-def test_ids_of_another_type_are_refused(dtype):
-    table = TABLES["cce"]()
-    with pytest.raises(TypeError, match=f"ids must be int32 or int64, got {dtype}"):
-        table.look_up(torch.zeros(3, 1, dtype=dtype))
-
-
 @pytest.mark.parametrize("name", ["cce", "full", "hash-embedding with weights"])
 def test_ids_of_32_bits(name):
     table, ids = TABLES[name](), some_ids(600)

@@ -65,7 +65,7 @@ class Stopped(Exception):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("after", [0, 1, 5, 9, 20, 35, 40])
+@pytest.mark.parametrize("after", [0, 5, 20, 40])
 def test_a_preparation_goes_on_after_its_last_finished_part(raw, tmp_path, after, monkeypatch):
     """Stopped after so many tasks, it ends with the same files, and does not do again what it had done."""
     done = []
@@ -174,16 +174,6 @@ def test_two_commands_into_one_folder_give_the_data_of_one_of_them(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "train.txt"]
 
 
-def test_malformed_rows_are_rejected_with_their_lines(raw, tmp_path):
-    path = damaged(tmp_path, raw, {3: "1\t2", 333: "yes" + "\t" * 39, 650: ""})
-    message = (
-        f"malformed rows must be at most max_bad_rows=0, got 1 or more. {path}, line 3: expected 40 columns, got 2"
-    )
-    with pytest.raises(ValueError, match=re.escape(message)):
-        run(job_of(path), tmp_path / "out")
-    assert [path.name for path in tmp_path.iterdir()] == ["bad.txt"]
-
-
 @pytest.mark.slow
 def test_malformed_rows_up_to_the_limit_are_left_out_counted_and_told(raw, tmp_path):
     path = damaged(tmp_path, raw, {3: "1\t2", 333: "yes" + "\t" * 39, 650: ""})
@@ -197,13 +187,6 @@ def test_malformed_rows_up_to_the_limit_are_left_out_counted_and_told(raw, tmp_p
     ]
     with pytest.raises(ValueError, match="at most max_bad_rows=2, got 3 or more"):
         run(job_of(path, max_bad_rows=2), tmp_path / "less")
-
-
-def test_a_result_that_is_there_is_not_touched(raw, tmp_path):
-    (tmp_path / "out").mkdir()
-    with pytest.raises(FileExistsError, match="out must not exist already"):
-        run(job_of(raw), tmp_path / "out")
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_a_link_to_nothing_in_its_stead_is_not_touched(raw, tmp_path):
@@ -221,12 +204,3 @@ def test_a_full_disk_is_told_by_name_and_leaves_nothing(raw, tmp_path, limit):
     with small_files(limit), pytest.raises(OSError, match=r"File too large: '.*/new/out\.part"):
         run(job_of(raw), tmp_path / "new" / "out")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_files_without_rows_are_rejected(tmp_path):
-    (tmp_path / "train.txt").touch()
-    with pytest.raises(ValueError, match=r"train\.txt must hold rows, and it is empty"):
-        run(job_of(tmp_path / "train.txt"), tmp_path / "out")
-    (tmp_path / "train.txt").write_text("1\n")
-    with pytest.raises(ValueError, match=r"train\.txt must hold rows, and no row of it can be used"):
-        run(job_of(tmp_path / "train.txt", max_bad_rows=5), tmp_path / "out")

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from cce.data.record_format import check_new, create_files, seal, temporary_folder, write_at
+from cce.data.record_format import create_files, seal, temporary_folder, write_at
 from cce.schema import Feature, Schema
 
 SCHEMA = Schema((Feature("a", 10),))
@@ -27,12 +27,6 @@ def test_sealing_writes_checksums_and_renames(tmp_path):
     assert json.loads((out / "manifest.json").read_text()) == manifest
     assert manifest["files"]["train.rows"] == {"bytes": 8, "sha256": hashlib.sha256(bytes(8)).hexdigest()}
     assert set(manifest["files"]) == {"train.rows", "test.rows"}
-
-
-def test_what_is_there_is_not_written_over(tmp_path):
-    with pytest.raises(FileExistsError, match="must not exist already: remove it or choose another name"):
-        check_new(tmp_path)
-    check_new(tmp_path / "new")
 
 
 def test_a_real_full_disk_is_told_by_the_name_of_the_file():
