@@ -20,7 +20,8 @@ SUMS = ("embeddings", "kernels", "clustering", "optim", "collection", "models", 
 RUNS = ("training", "distributed")
 FILES = ("cli", "data", "lab/sweeps", "lab/report", "test_records.py", "test_package.py", "test_examples.py")
 WHOLE = ("--maxfail=20", "--numprocesses=auto", "--maxprocesses=4", "--max-worker-restart=0", "--dist=loadfile")
-CHEAP = ("-k", "bits or threads or loss_curve or another_number_of_processes")  # slow or not
+WHOLE += ("--no-loadscope-reorder",)
+CHEAP = (*WHOLE, "-k", "bits or threads or loss_curve or another_number_of_processes")  # slow or not
 
 
 @dataclass(frozen=True)

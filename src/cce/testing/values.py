@@ -28,7 +28,7 @@ class ContractBase:
     table_class: ClassVar[type[Embedding]]
     options: ClassVar[Mapping[str, Any]] = {}  # of its constructor, beyond the budget
     compression: ClassVar[float] = 4  # 1 for a table that is never smaller than the full one
-    embedding_dims: ClassVar[tuple[int, ...]] = (1, 2, 3, 7, 13, 24)  # that it must be able to have
+    embedding_dims: ClassVar[tuple[int, ...]] = (1, 3, 7, 24)  # that it must be able to have
     budget_excess: ClassVar[float] = 0  # the share by which a table may exceed its budget
     fills_budget: ClassVar[bool] = True  # to 98 % at ordinary sizes
     fits_tables: ClassVar[bool] = True  # fit_to approximates a trained table; otherwise it raises a ValueError
