@@ -8,6 +8,7 @@ from torch import nn
 import cce
 from cce.embeddings import METHODS, TrainingDefaults
 from cce.embeddings.options import PAPER_SCHEDULES, choice, optional, whole, wholes, within
+from cce.reclustering.refit.refit import AUTO_ROUNDS
 
 
 def test_what_keeps_the_rules_passes():
@@ -71,7 +72,7 @@ def test_the_schedules_of_the_paper():
 
 def test_cce_trains_as_rows_that_ids_earn_and_is_never_clustered_before_it_is_finalized():
     ours = METHODS["cce"].training_defaults()
-    assert ours == TrainingDefaults(num_rows=256, min_count=1, trains_as_rows=True, refits=5)
+    assert ours == TrainingDefaults(num_rows=256, min_count=1, trains_as_rows=True, refits=AUTO_ROUNDS)
     assert ours.cluster_epochs(10) == []
 
 

@@ -63,6 +63,11 @@ def steps(data, **changes):
     return schedule if schedule is None else schedule.steps
 
 
+def test_nothing_is_chosen_that_a_method_has_no_use_for(data):
+    config, _ = built(data, method="hash", cluster_at="auto")
+    assert (config.cluster_at, config.tolerance, config.refits, config.min_count) == ([], 0, 0, 0)
+
+
 @pytest.mark.slow
 def test_schedules_are_chosen_by_the_epochs_and_the_method(data):
     assert steps(data, epochs=10, method="cce") is None  # refits come after the epochs

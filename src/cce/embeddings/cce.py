@@ -342,7 +342,7 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
     @classmethod
     def training_defaults(cls) -> TrainingDefaults:
         """A row for each id that occurs in training; pointers after it."""
-        return TrainingDefaults(num_rows=NUM_ROWS, min_count=1, trains_as_rows=True, refits=5)
+        return TrainingDefaults(num_rows=NUM_ROWS, min_count=1, trains_as_rows=True, refits=4)
 
     # -- copies and devices --------------------------------------------------------------------------------------------
 

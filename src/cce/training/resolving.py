@@ -19,7 +19,7 @@ from cce.checks import check_choice
 from cce.collection import plan_tables
 from cce.compression import Option, allocate, least_nbytes, shapes_within
 from cce.data import PreparedData
-from cce.embeddings import METHODS, TrainingDefaults, paper_schedule
+from cce.embeddings import METHODS, Clusterable, TrainingDefaults, paper_schedule
 from cce.footprint import Footprint, Footprints
 from cce.training.config import AUTO, NEVER, TrainConfig
 from cce.training.model import table_arguments
@@ -107,7 +107,7 @@ def resolve(config: TrainConfig, data: PreparedData | DataSizes) -> ResolvedConf
         "min_count": config.min_count or defaults.min_count or 0,
         "cap": _cap(config, defaults),
         "bits": config.bits or 0.0,
-        "tolerance": TOLERANCE if config.tolerance is None else config.tolerance,
+        "tolerance": TOLERANCE * defaults.trains_as_rows if config.tolerance is None else config.tolerance,
         "max_steps": min(all_steps, config.max_steps or MANY_STEPS),
         "steps_per_epoch": steps_per_epoch,
         "cluster_at": _cluster_at(config, defaults),
@@ -152,11 +152,11 @@ def _cap(config: TrainConfig, defaults: TrainingDefaults) -> int | None:
 def _cluster_at(config: TrainConfig, defaults: TrainingDefaults) -> list[float]:
     if isinstance(config.cluster_at, list):
         return config.cluster_at
-    if config.cluster_at == NEVER:
+    if config.cluster_at == NEVER or config.stream:
         return []
-    if config.cluster_at == AUTO and not config.stream:
-        return defaults.cluster_epochs(config.epochs)
-    return [] if config.stream else paper_schedule(config.cluster_at)
+    if config.cluster_at == AUTO:
+        return defaults.cluster_epochs(config.epochs) if issubclass(METHODS[config.method], Clusterable) else []
+    return paper_schedule(config.cluster_at)
 
 
 def _table_options(config: TrainConfig) -> dict[str, dict[str, Any]]:
