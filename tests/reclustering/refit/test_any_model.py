@@ -292,6 +292,8 @@ def test_models_that_cannot_be_refitted_are_told_why():
     rows, model = rating_rows(100, 1), Ratings()
     with pytest.raises(ValueError, match=r"one output for each row to be refitted, got outputs of shape \(100, 2\)"):
         cce.refit(Twice(), [(rows[0], rows[3])])
+    with pytest.raises(ValueError, match=r"must give outputs with gradients to be refitted, got detached ones"):
+        cce.refit(model, loader(rows), forward=lambda batch: (model(*batch[:-1]).detach(), batch[-1]))
     with pytest.raises(ValueError, match=r'tables of method "cce" to be refitted, got none'):
         cce.refit(nn.Linear(2, 2), [rows])
     model.item = cce.embeddings.CCEEmbedding(ITEMS, DIM)

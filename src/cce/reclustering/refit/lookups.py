@@ -128,12 +128,11 @@ class LookupHooks:
         self._depth, self._lookups, self._leaves = 0, [], []
         with torch.enable_grad():
             outputs = forward()
-            if outputs.requires_grad:  # rows do not depend on each other, so the sum has the Jacobian of each
-                found = torch.autograd.grad(outputs.sum(), self._leaves, materialize_grads=True, allow_unused=True)
-                jacobians = list(found)
-            else:
-                jacobians = [torch.zeros_like(leaf) for leaf in self._leaves]
-        return Recorded(outputs.detach(), self._lookups, jacobians)
+            if not outputs.requires_grad:
+                raise ValueError("model must give outputs with gradients to be refitted, got detached ones.")
+            # rows do not depend on each other, so the sum has the Jacobian of each
+            found = torch.autograd.grad(outputs.sum(), self._leaves, materialize_grads=True, allow_unused=True)
+        return Recorded(outputs.detach(), self._lookups, list(found))
 
     def _begin(self, module: nn.Module, args: Any) -> None:
         del module, args
