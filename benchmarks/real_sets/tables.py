@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
 
-from benchmarks.real_sets.runs import Record, average, chosen, read_records
+from benchmarks.real_sets.runs import Record, average, chosen, read_records, without_tables
 
 NAMES = {
     "ml1m": "MovieLens 1M",
@@ -78,7 +78,7 @@ def _scores(runs: Runs, name: str, model: str) -> list[str]:
 
 def in_training(runs: Runs, name: str, model: str, way: str) -> float:
     """Measured bytes of a run above those of one without tables."""
-    return max(0.0, average(runs[name, model, way], "peak") - average(runs[name, model, "none"], "peak"))
+    return max(0.0, average(runs[name, model, way], "peak") - average(runs[name, model, without_tables(way)], "peak"))
 
 
 def megabytes(nbytes: float) -> str:
@@ -93,7 +93,8 @@ def promise_table(records: list[Record]) -> str:
     for name in ("ml1m", "anime"):
         for way, title in PROMISE.items():
             if own := runs.get((name, "deepfm", way)):
-                held = megabytes(in_training(runs, name, "deepfm", way)) if way != "cce-train" else ""
+                is_measured = (name, "deepfm", without_tables(way)) in runs
+                held = megabytes(in_training(runs, name, "deepfm", way)) if is_measured else ""
                 sizes = held, megabytes(average(own, "served"))
                 cells = [f"{average(own, 'test'):.4f}", *sizes, f"{average(own, 'cpu_seconds'):.0f} s"]
                 lines.append(f"| {NAMES[name]}, {title} | {' | '.join(cells)} |")
