@@ -48,7 +48,7 @@ def test_it_trains_and_tells_what_came_of_it(data, tmp_path, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("curve", [[], [{"step": 6, "auc": math.nan}]])
 def test_a_run_without_a_validation_or_of_one_class_names_none(curve):
-    record = RunRecord("full", 0, 1, 4, {}, 0.1, config={"best_by": "auc"}, curve=curve)
+    record = RunRecord("full", 0, 1, 4, {}, 0.1, config={"metrics": ["auc"]}, curve=curve)
     assert best_validation(record) is None
 
 
@@ -68,8 +68,8 @@ def test_prepare_and_train_tell_how_much_of_each_split_has_no_row_and_warn_of_mu
 
 
 @pytest.mark.slow
-def test_metrics_are_options_and_the_leading_one_says_what_is_best(data, tmp_path, capsys):
-    words = ["--metrics", "auc", "ece", "--best-by", "auc", "--out", str(tmp_path / "run")]
+def test_metrics_are_options_and_the_first_one_says_what_is_best(data, tmp_path, capsys):
+    words = ["--metrics", "auc", "ece", "--out", str(tmp_path / "run")]
     assert main(["train", str(data), *SMALL, *words]) == 0
     lines = capsys.readouterr().out.splitlines()
     curve = read_records(tmp_path / "run" / "record.jsonl")[0].curve

@@ -147,7 +147,7 @@ def run(options: argparse.Namespace) -> None:
 
 def best_validation(record: RunRecord) -> dict[str, float] | None:
     """The validation that the run's leading metric calls the best; none without validations."""
-    leading = find_metric(record.config["best_by"])
+    leading = find_metric(record.config["metrics"][0])
     scored = [scores for scores in record.curve if not math.isnan(leading.loss(scores[leading.name]))]
     return min(scored, key=lambda scores: leading.loss(scores[leading.name]), default=None)
 

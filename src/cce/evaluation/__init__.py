@@ -9,12 +9,10 @@ from cce.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cce.evaluation.registry import (
-        DEFAULT_BEST_BY,
         DEFAULT_METRICS,
         METRICS,
         Better,
         MetricInfo,
-        check_best_by,
         check_metrics,
         describe_metric,
         find_metric,

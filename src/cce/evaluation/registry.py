@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from cce.evaluation.scores import ScoredRows
 
 DEFAULT_METRICS = ("bce", "auc")
-DEFAULT_BEST_BY = "bce"
 RESERVED = ("kind", "step", "epoch")  # what else a line of a log or a curve holds
 
 
@@ -106,12 +104,6 @@ def check_metrics(names: Any) -> None:
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise ValueError(f"metrics must name each metric once, got {twice[0]!r} twice.")
-
-
-def check_best_by(name: str, names: Sequence[str]) -> None:
-    """Reject a leading metric that is not among those that are computed."""
-    if find_metric(name).name not in names:
-        raise ValueError(f"best_by must be one of the metrics {', '.join(names)}; got {name!r}.")
 
 
 def format_scores(scores: dict[str, float], digits: int = 5) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 from cce.budget import DEFAULT_METHOD, MEASURES, PAPER_METHOD, Budget
 from cce.checks import START_SCALES, check_choice, check_flag, check_range, check_start_scale
-from cce.evaluation import DEFAULT_BEST_BY, DEFAULT_METRICS, check_best_by, check_metrics, list_metrics
+from cce.evaluation import DEFAULT_METRICS, check_metrics, list_metrics
 from cce.integrations import LOGGERS
 from cce.plugins import check_plugins
 
@@ -34,7 +34,7 @@ PRESET_OPTIONS: dict[str, dict[str, Any]] = {
     "paper": {"optimizer": "sgd", "lr": 0.1, "batch_size": 128},
 }
 MAX_THREADS = 2**16
-MAY_CHANGE = ("epochs", "max_steps", "device", "threads", "logger", "verify", "stream")  # of a run that is resumed
+MAY_CHANGE = ("epochs", "max_steps", "device", "threads", "logger", "stream")  # of a run that is resumed
 MAY_BE_CHOSEN_AGAIN = ("nbytes", "bits", "tolerance", "refits")  # by `cce finalize`, after training
 MAY_MOVE = ("data", "start_from", "model", "plugins")  # files and folders, which may have another name
 MORE = "more"  # the group of options without a flag of their own: `cce train --set NAME=VALUE`
@@ -155,10 +155,10 @@ class TrainConfig:
     )
     validations_per_epoch: int = option(6, MORE, "how often the validation rows are scored")
     metrics: list[str] = option(
-        list(DEFAULT_METRICS), "scores", f"metrics of validation and test rows: {', '.join(list_metrics())}"
-    )
-    best_by: str = option(
-        DEFAULT_BEST_BY, "scores", "metric that decides which checkpoint is best and when to stop early"
+        list(DEFAULT_METRICS),
+        "scores",
+        f"metrics of validation and test rows: {', '.join(list_metrics())}; the first decides which checkpoint is best "
+        f"and when to stop early (default: {' '.join(DEFAULT_METRICS)})",
     )
     early_stopping: bool = option(
         default=True, group=MORE, text="stop when an epoch's best validation is worse than the last one's"
@@ -167,9 +167,6 @@ class TrainConfig:
     logger: str | None = option(None, "machine", "also log to tensorboard, or to a logger that a plug-in registers")
     plugins: list[str] = option(
         [], MORE, "Python files or modules that were loaded with cce.plugins.load_plugins and that the run needs"
-    )
-    verify: bool = option(
-        default=True, group="machine", text="check the data set against its checksums before training"
     )
     device: str = option(AUTO, "machine", "cpu, cuda, or auto, which stays on the CPU: nothing has run on a GPU yet")
     threads: int | None = option(None, MORE, "threads of torch on the CPU")
@@ -188,7 +185,6 @@ class TrainConfig:
             check_choice("logger", self.logger, LOGGERS)
         self._check_stream()
         check_metrics(self.metrics)
-        check_best_by(self.best_by, self.metrics)
 
     @property
     def default_folder(self) -> Path:

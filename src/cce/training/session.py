@@ -51,7 +51,7 @@ class Session:
             self.model = self._make_model(weights).to(self.device)
         self.loader: Loader | StreamLoader = new_loader(config, data, ranks)
         self.equip()
-        self.stopping, self.stopwatch = EarlyStopping(config.best_by), Stopwatch()
+        self.stopping, self.stopwatch = EarlyStopping(config.metrics[0]), Stopwatch()
         self.curve: list[dict[str, float]] = []  # of validations
         self.step = 0
 
@@ -140,7 +140,7 @@ class Session:
 def new_loader(config: ResolvedConfig, data: PreparedData, ranks: Ranks) -> Loader | StreamLoader:
     how: dict[str, Any] = {"batch_size": config.batch_size, "rank": ranks.rank, "world_size": ranks.world_size}
     if config.stream:
-        return StreamLoader(data, config.stream, verify=config.verify, **how)
+        return StreamLoader(data, config.stream, **how)
     return data.loader("train", shuffle=config.shuffle, seed=config.seed, **how)
 
 

@@ -17,7 +17,7 @@ from torch import nn
 from tqdm import tqdm
 
 from cce.distributed import Ranks, is_lost_peer
-from cce.evaluation import DEFAULT_BEST_BY, find_metric
+from cce.evaluation import DEFAULT_METRICS, find_metric
 from cce.run_folder import RunFolder
 from cce.training.checkpoint import list_checkpoints
 
@@ -33,8 +33,8 @@ class EarlyStopping:
     Scores are compared as losses: scores of which more is better are negated.
     """
 
-    def __init__(self, best_by: str = DEFAULT_BEST_BY) -> None:
-        self.metric = find_metric(best_by)
+    def __init__(self, metric: str = DEFAULT_METRICS[0]) -> None:
+        self.metric = find_metric(metric)
         self.best = math.inf  # of all
         self.best_step = -1
         self.this_epoch = math.inf

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cce.evaluation import DEFAULT_BEST_BY, Better, MetricInfo, describe_metric
+from cce.evaluation import DEFAULT_METRICS, Better, MetricInfo, describe_metric
 from cce.files import read_text
 from cce.footprint import Footprints
 from cce.records import RunRecord, read_records
@@ -121,10 +121,10 @@ class Group:
     @cached_property
     def leading(self) -> MetricInfo:
         """The metric that most runs were stopped by, if it has a direction; it decides compression factors."""
-        wanted = Counter(str(run.config.get("best_by") or DEFAULT_BEST_BY) for run in self.records).most_common()
+        wanted = Counter((run.config.get("metrics") or DEFAULT_METRICS)[0] for run in self.records).most_common()
         tested = {name for record in self.records for name in record.scores}
         known = [name for name in self._metric_names if name in tested] or self._metric_names
-        names = [*(name for name, _ in wanted if name in known), *known, DEFAULT_BEST_BY]
+        names = [*(name for name, _ in wanted if name in known), *known, *DEFAULT_METRICS]
         infos = [describe_metric(name) for name in names]
         return next(info for info in infos if info.better is not Better.UNKNOWN)
 

@@ -133,7 +133,7 @@ def _scores(run: LoadedRun, history: RunHistory) -> dict[str, Any]:
     left_out = [] if history.curve else ["the curves: the run has no validations yet."]
     if "losses" in history.missing:
         left_out.append(f"the training loss: {history.missing['losses']}.")
-    plots = run_plots(history, run.options["best_by"])
+    plots = run_plots(history, run.options["metrics"][0])
     lines = []
     for plot in plots:
         points = [row for row in plot.spec["data"]["values"] if "score" in row]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from cce.budget import MEASURES, SIZED_LATER, BudgetTooSmallError
 from cce.data import PreparedData
-from cce.evaluation import DEFAULT_BEST_BY, describe_metric
+from cce.evaluation import describe_metric
 from cce.files import write_atomic
 from cce.plugins import load_plugins
 from cce.records import RunRecord
@@ -226,7 +226,7 @@ def choose(trials: Iterable[Trial], records: Iterable[RunRecord], failures: Mapp
     by_name = {record.name: record for record in records}
     best: dict[tuple[str, int | None], tuple[float, dict[str, Any]]] = {}
     for cap, options, run in trials:
-        loss = best_loss(by_name.get(run.name), run.config.best_by or DEFAULT_BEST_BY)
+        loss = best_loss(by_name.get(run.name), run.config.metrics[0])
         key = run.series, cap
         if key not in best or loss < best[key][0]:
             best[key] = loss, options

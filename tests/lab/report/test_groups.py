@@ -124,7 +124,7 @@ def test_metrics_are_those_of_the_records_and_the_leading_one_comes_first():
     group = one_group(records)
     assert [info.name for info in group.metrics] == ["auc", "profit", "calibration", "ece"]
     for record in records:
-        record.config["best_by"] = "calibration"
+        record.config["metrics"] = ["calibration"]
     group = one_group(records)
     assert [info.title for info in group.metrics] == ["calibration", "AUC", "profit", "ECE"]
 

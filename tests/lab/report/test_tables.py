@@ -43,7 +43,7 @@ def test_every_score_has_its_columns_and_the_leading_one_is_compared():
     scores = {"bce": 0.46, "auc": 0.7, "calibration": 0.5, "profit": 3.0}
     records = [made_record("full", None, scores=scores), made_record("cce", 500, scores=scores | {"calibration": 0.4})]
     for record in records:
-        record.config["best_by"] = "calibration"
+        record.config["metrics"] = ["calibration"]
     table = table_of(records)
     names = [column.name for column in table.columns]
     assert names[2:7] == ["calibration", "against full", "BCE", "AUC", "profit"]
