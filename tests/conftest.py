@@ -19,23 +19,10 @@ os.environ.setdefault(
     "CCE_COMPILED", "1"
 )  # what is not compiled yet is waited for: tests time and count compiled loops
 
-LONG = frozenset(  # files that train much or start many processes; they begin first, so that none is left for the end
-    f"test_{name}.py"
-    for name in (
-        *(
-            "own_loop",
-            "examples",
-            "docs",
-            "service_page",
-            "ranks",
-            "streaming",
-            "trainer",
-            "finalizing",
-            "refinalizing",
-        ),
-        *("lightning", "transformers", "agreement", "browser", "running", "sweep", "tuning", "demo", "budgets"),
-    )
-)
+LONG = {  # files that train much or start many processes begin first, so that none of them is left for the end
+    *("own_loop", "examples", "docs", "service_page", "ranks", "streaming", "trainer", "finalizing", "refinalizing"),
+    *("lightning", "transformers", "agreement", "browser", "running", "sweep", "tuning", "demo", "measured_memory"),
+}
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in its background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # here, and so in processes that tests start
@@ -48,7 +35,7 @@ def pytest_collection_modifyitems(items):
         cls = getattr(item, "cls", None) or object
         if issubclass(cls, EmbeddingContract) and item.originalname in SLOW_TESTS:
             item.add_marker(pytest.mark.slow)
-    items.sort(key=lambda item: item.path.name not in LONG)
+    items.sort(key=lambda item: item.path.stem.removeprefix("test_") not in LONG)
 
 
 @pytest.fixture(scope="session", autouse=True)

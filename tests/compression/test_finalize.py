@@ -37,23 +37,6 @@ def error_of(model, before):
     return float((dense(model) - before).square().sum())
 
 
-def test_a_byte_budget_is_met_and_a_larger_one_is_never_worse():
-    model = trained()
-    before, state = dense(model), state_of(model)
-    errors, sizes = [], []
-    for nbytes in (4_000, 6_000, 9_000, 15_000, 25_000, 40_000, 70_000):
-        model.load_state_dict(state)
-        found = cce.finalize(model, nbytes=nbytes, seed=0)
-        assert found.nbytes == sum(table.nbytes for table in model.values()) <= nbytes
-        assert found.chosen.nbytes == found.nbytes
-        assert found.chosen in found.curve
-        errors.append(error_of(model, before))
-        sizes.append(found.nbytes)
-    assert errors == sorted(errors, reverse=True)
-    assert sizes == sorted(sizes)
-    assert errors[-1] < errors[0] / 100
-
-
 def test_a_budget_below_the_least_names_the_least_and_changes_nothing():
     model = trained()
     before = dense(model)
@@ -241,7 +224,7 @@ def test_a_size_of_one_table_is_kept_where_it_was_given_beforehand():
 
 @pytest.mark.parametrize("options", [{}, {"bits": 8 * DIM}, {"nbytes": 50_000}])
 @pytest.mark.parametrize("unseen", ["neutral", "trained"])
-@pytest.mark.parametrize("num_ids", [1, 2, 8, 12, 30, 64])
+@pytest.mark.parametrize("num_ids", [1, 8, 64])
 def test_tables_of_few_ids_keep_their_vectors_and_grow_by_a_few_kilobytes(num_ids, unseen, options):
     model = trained((num_ids,), noise=1.0, unseen=unseen)
     before, size = dense(model), model["t0"].nbytes

@@ -276,15 +276,6 @@ def test_a_resumed_loop_is_equal_to_the_bit():
     assert_equal(resumed, model)
 
 
-def test_a_copy_trains_on_its_own(trained):
-    other = copy.deepcopy(trained)
-    optimizer = cce.optim.Adam(other, lr=1e-2)
-    before = copy.deepcopy(trained)
-    train(other, optimizer, range(3))
-    assert_equal(trained, before)
-    assert not torch.equal(other.user.to_dense(), trained.user.to_dense())
-
-
 def test_an_optimizer_that_is_copied_with_its_model_goes_on():
     model = make_model()
     optimizer = cce.optim.Adam(model, lr=1e-2)

@@ -39,12 +39,6 @@ def test_weight_decay_is_that_of_the_tables(name):
     assert rest == list(model.top.parameters())
 
 
-@pytest.mark.parametrize("name", ["adamw", "adam", "sgd"])
-def test_no_decay_is_none_whatever_the_optimizer_has_by_default(name):
-    optimizer = create_optimizer(name, Model(), lr=0.1)
-    assert optimizer.param_groups[0]["weight_decay"] == 0
-
-
 def with_int8_rows():
     model = Model()
     model.table = cce.embeddings.CCEEmbedding(10, 4, generator=torch.Generator().manual_seed(0))
@@ -63,12 +57,6 @@ def test_one_optimizer_moves_int8_rows_and_the_rest(name):
     assert optimizer.param_groups[0]["params"] == [p for p in model.parameters() if p.requires_grad]
 
 
-def test_decays_of_tables_and_the_rest_reach_their_groups():
-    tables, rest = create_optimizer("adam", with_int8_rows(), lr=0.1, weight_decay=0.5).param_groups
-    assert (tables["weight_decay"], rest["weight_decay"]) == (0.5, 0)
-    assert len(tables["params"]) == 1
-
-
 def test_options_reach_the_optimizer_and_wrong_ones_are_named():
     optimizer = create_optimizer("sgd", Model(), lr=0.1, options={"momentum": 0.9})
     assert optimizer.param_groups[0]["momentum"] == 0.9
@@ -76,8 +64,6 @@ def test_options_reach_the_optimizer_and_wrong_ones_are_named():
         ValueError, match=r"optimizer 'sgd' could not be made with .*unexpected keyword argument 'betas'"
     ):
         create_optimizer("sgd", Model(), lr=0.1, options={"betas": (0.9, 0.99)})
-    with pytest.raises(ValueError, match=r"optimizer must be one of adam, .*got 'sdg'"):
-        create_optimizer("sdg", Model(), lr=0.1)
 
 
 def test_a_line_and_a_cosine_fall_to_zero_in_every_group():
@@ -95,8 +81,6 @@ def test_a_line_and_a_cosine_fall_to_zero_in_every_group():
     assert rates("constant", [0, 9]) == [0.5, 0.5]
     assert rates("linear", range(11)) == pytest.approx([0.5 * (1 - k / 10) for k in range(11)])
     assert rates("cosine", [0, 5, 99]) == pytest.approx([0.5, 0.25, 0])
-    with pytest.raises(ValueError, match="schedule must be one of constant, linear, cosine; got 'step'"):
-        rates("step", [0])
 
 
 @pytest.mark.parametrize(("name", "given", "wanted"), [("adam", None, 0.1), ("sgd", None, 0.003), ("sgd", 0.5, 0.5)])

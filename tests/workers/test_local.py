@@ -35,13 +35,6 @@ def test_two_jobs_work_in_others_and_keep_the_order():
             list(engine.map(fail, range(3)))
 
 
-def test_an_unknown_engine_and_no_jobs_are_rejected():
-    with pytest.raises(ValueError, match="engine must be local, ray or ray://host:port, got 'spark'"):
-        open_engine("spark")
-    with pytest.raises(ValueError, match="jobs must lie in"):
-        LocalEngine(0)
-
-
 def test_cores_are_those_that_this_process_may_use(monkeypatch):
     assert num_cores() == len(os.sched_getaffinity(0))
     monkeypatch.delattr(os, "sched_getaffinity")

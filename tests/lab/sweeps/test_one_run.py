@@ -22,19 +22,6 @@ def tasks(data, tmp_path):
     return {run.series: Task(run, RunFolder(tmp_path / run.name), is_source=run.series == "full") for run in runs}
 
 
-def test_a_run_leaves_its_record_and_nothing_to_resume(tasks):
-    task = tasks["cce"]
-    assert run_one(task) is None
-    (record,) = read_records(task.folder.record)
-    assert (record.name, record.series, record.method) == ("cce-cap320-seed0", "cce", "cce-paper")
-    assert sorted(path.name for path in task.folder.path.iterdir()) == [
-        *("config.toml", "metrics.jsonl", "record.jsonl")
-    ]
-    before = task.folder.record.stat()
-    assert run_one(task) is None
-    assert task.folder.record.stat() == before
-
-
 def test_a_run_needs_the_one_that_it_starts_from(tasks):
     pq = tasks["pq"]
     assert run_one(pq) == "full-seed0, which it starts from, is not finished."

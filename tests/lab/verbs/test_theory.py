@@ -66,17 +66,6 @@ def test_without_a_name_every_figure_is_run_and_a_table_says_what_held(tmp_path,
     assert err == ""
 
 
-def test_an_unknown_name_is_rejected_with_the_right_ones(capsys):
-    with pytest.raises(SystemExit) as caught:
-        main(["theory", "gravity"])
-    assert caught.value.code == 2
-    error = capsys.readouterr().err
-    assert error.startswith("cce theory: argument NAME: invalid choice: 'gravity' (choose from ")
-    assert error.endswith("; see `cce theory --help`.\n")
-    assert error.count("\n") == 1
-    assert all(name in error for name in (*NAMES, "all"))
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_has_the_verdict_of_the_kept_data_and_the_picture(name):
     data = json.loads((ROOT / "results" / "theory" / f"{name}.json").read_text())
