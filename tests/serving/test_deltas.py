@@ -13,6 +13,7 @@ from torch import nn
 
 import cce
 from cce.embeddings.eviction import remove_rows
+from cce.embeddings.shards import Shards
 from cce.serving import numpy_reader
 from cce.serving.deltas import MODEL
 from cce.serving.freezing import as_array, bundle_of, freeze, version_of, write_bundle
@@ -187,6 +188,13 @@ def test_only_the_model_of_the_export_makes_its_deltas(shipped, folder, tmp_path
     assert sorted(path.name for path in folder.iterdir() if "delta" in path.name)[-1] == "delta-000003.safetensors"
 
 
+def test_a_process_with_a_share_of_the_rows_makes_no_deltas(folder):
+    model, _, _ = begin(folder)
+    model.users.rows.shards = Shards(0, 2)
+    with pytest.raises(ValueError, match=r"table 'users' must have all rows in this process: .* got a share of them"):
+        cce.delta(model, since=folder)
+
+
 # -- kills and new codebooks -------------------------------------------------------------------------------------------
 
 
@@ -336,10 +344,10 @@ def test_a_lookup_sees_the_state_before_or_after_a_delta_and_never_a_mix(folder,
     readers = [threading.Thread(target=read) for _ in range(3)]
     for thread in readers:
         thread.start()
+    deadline = time.monotonic() + 60
     try:
         for value, path in enumerate(paths, start=1):
             cce.apply_delta(bundle if reader == "bundle" else frozen, path)
-            deadline = time.monotonic() + 60
             while value not in seen and time.monotonic() < deadline:
                 time.sleep(0)
     finally:

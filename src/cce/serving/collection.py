@@ -51,29 +51,25 @@ class FrozenCollection(LookupHolder):
         per_sample_weights: Tensor | None = None,
     ) -> Tensor:
         """Vectors `(B, F, D)`."""
-        held, *tables = as_of_now([self, *self.tables.values()])
         if isinstance(ids, Mapping):
             if set(ids) != set(self.features):
                 names = ", ".join(self.features)
                 raise ValueError(f"ids must name each feature once ({names}), got {', '.join(ids)}.")
             columns = [ids[name] for name in self.features]
         elif offsets is None:
-            return held._one_each(ids, tables)  # type: ignore[no-any-return]
+            if not isinstance(ids, Tensor):
+                raise TypeError(f"ids must be a Tensor of int32 or int64, got {type(ids).__name__}.")
+            if ids.dim() != 2 or ids.shape[1] != self.num_features:
+                raise ValueError(f"ids must have shape (batch, {self.num_features}), got {tuple(ids.shape)}.")
+            if are_readable(ids):
+                found = self.look_up(ids, (len(ids), self.num_features, self.embedding_dim))
+                if found is not None:
+                    return found
+            columns = [ids[:, index] for index in range(self.num_features)]
         else:
             columns = _cut(ids, offsets, per_sample_weights, self.num_features)
+        tables = as_of_now(self._tables())
         return torch.stack([self._column(index, column, tables) for index, column in enumerate(columns)], dim=1)
-
-    def _one_each(self, ids: Tensor, tables: Sequence[FrozenTable]) -> Tensor:
-        if not isinstance(ids, Tensor):
-            raise TypeError(f"ids must be a Tensor of int32 or int64, got {type(ids).__name__}.")
-        if ids.dim() != 2 or ids.shape[1] != self.num_features:
-            raise ValueError(f"ids must have shape (batch, {self.num_features}), got {tuple(ids.shape)}.")
-        if are_readable(ids):
-            shape = len(ids), self.num_features, self.embedding_dim
-            found = self.look_up(ids, shape, [] if self.unified else tables)  # a common one is looked up by columns
-            if found is not None:
-                return found
-        return torch.stack([self._look_up(index, ids[:, index], tables) for index in range(self.num_features)], dim=1)
 
     def _column(self, index: int, column: Column, tables: Sequence[FrozenTable]) -> Tensor:
         """Vectors `(B, D)` of one feature."""
@@ -87,7 +83,7 @@ class FrozenCollection(LookupHolder):
         pooled = vectors.new_zeros(starts.shape[0], self.embedding_dim).index_add(0, bag, vectors)
         if self.pooling == "sum":
             return pooled
-        padding = self._padding(index, tables)
+        padding = self._padding(index)
         known = known_ids(values, list(self.features.values())[index])
         counted = torch.ones_like(values) if padding is None else (known != padding).long()
         counts = torch.zeros_like(starts).index_add(0, bag, counted.to(starts.dtype))
@@ -99,13 +95,20 @@ class FrozenCollection(LookupHolder):
         sizes = list(self.features.values())
         ids = known_ids(ids, sizes[index])
         vectors = tables[0](ids + sum(sizes[:index]))
-        padding = self._padding(index, tables)
+        padding = self._padding(index)
         return vectors if padding is None else vectors.masked_fill((ids == padding).unsqueeze(-1), 0)  # type: ignore[no-any-return]
 
-    def _padding(self, index: int, tables: Sequence[FrozenTable]) -> int | None:
+    def _padding(self, index: int) -> int | None:
         if not self.unified:
-            return tables[index].padding_idx
+            return self._tables()[index].padding_idx
         return None if self.padding_idx is None else self.padding_idx % list(self.features.values())[index]
+
+    def looked_up(self) -> Sequence[FrozenTable]:
+        """The tables of all features; a common one is looked up column by column."""
+        return [] if self.unified else self._tables()
+
+    def _tables(self) -> Sequence[FrozenTable]:
+        return list(self.tables.values())  # type: ignore[arg-type]
 
 
 def bag_of_each(starts: Tensor, num_ids: int) -> Tensor:

@@ -158,6 +158,9 @@ def _as_served(model: nn.Module, served: Mapping[str, Table]) -> tuple[nn.Module
             name = path or "table"
             if not isinstance(table, CCEEmbedding) or table.is_final or name not in served:
                 continue
+            if table.is_sharded:
+                rule = "must have all rows in this process: `cce.save` it and load it into one"
+                raise ValueError(f"table {name!r} {rule}, got a share of them.")
             spec, values = served[name].spec, torch.from_numpy(served[name].tensors["rows.values"].copy())
             if spec["groups"][0]["kind"] == "learned" and spec["embedding_dim"] == table.embedding_dim:
                 codebooks = values.view(spec["columns"], -1, values.shape[1])

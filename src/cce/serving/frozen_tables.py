@@ -122,11 +122,17 @@ class LookupHolder(nn.Module):
 
     _lookup: RowLookup | Literal[False] | None = None  # False where compiled loops cannot serve; None: not known yet
 
-    def look_up(self, ids: Tensor, shape: Sequence[int], tables: Sequence[FrozenTable]) -> Tensor | None:
-        """Vectors of ids that `are_readable`, in the tables of their columns; None where plain torch serves."""
-        if self._lookup is None:
-            self._lookup = RowLookup(tables) if RowLookup.suits(tables) else False  # type: ignore[arg-type]
-        return self._lookup(ids, shape) if self._lookup else None
+    def look_up(self, ids: Tensor, shape: Sequence[int]) -> Tensor | None:
+        """Vectors of ids that `are_readable` by compiled loops; None where plain torch serves."""
+        lookup = self._lookup  # of one state
+        if lookup is None:
+            held, *tables = as_of_now([self, *self.looked_up()])
+            lookup = held._lookup = RowLookup(tables) if RowLookup.suits(tables) else False
+        return lookup(ids, shape) if lookup else None
+
+    @abstractmethod
+    def looked_up(self) -> Sequence[FrozenTable]:
+        """The tables of the columns of ids."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
         self._lookup = None  # addresses change
@@ -226,10 +232,14 @@ class FrozenRows(LookupHolder, FrozenTable):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name for it
         """Vectors `(*s, embedding_dim)` of ids `(*s)`, by compiled loops where they can serve."""
-        found, (table,) = None, as_of_now([self])
+        found = None
         if are_readable(input):
-            found = table.look_up(input.reshape(-1), (*input.shape, table.embedding_dim), [table])
-        return FrozenTable.forward(table, input) if found is None else found
+            found = self.look_up(input.reshape(-1), (*input.shape, self.embedding_dim))
+        return FrozenTable.forward(as_of_now([self])[0], input) if found is None else found
+
+    def looked_up(self) -> Sequence[FrozenTable]:
+        """The table itself."""
+        return [self]
 
     def embed(self, ids: Tensor) -> Tensor:
         """The rows, summed over terms, side by side; zeros for ids that the map does not have."""
