@@ -36,16 +36,6 @@ def expected_bce_and_its_noise(probabilities, logits, num_rows):
 
 
 @pytest.mark.slow
-def test_a_sample_has_an_id_of_each_feature_and_a_label_a_row(sample):
-    assert (sample.ids.shape, sample.ids.dtype) == ((40_000, 3), torch.int64)
-    assert (sample.labels.shape, sample.labels.dtype) == ((40_000,), torch.float32)
-    assert (sample.probabilities.shape, sample.probabilities.dtype) == ((40_000,), torch.float64)
-    assert set(sample.labels.unique().tolist()) == {0, 1}
-    for column, size in zip(sample.ids.unbind(1), SIZES, strict=True):
-        assert (column.min(), column.max()) == (0, size - 1)
-
-
-@pytest.mark.slow
 def test_equal_seeds_give_equal_rows_and_other_seeds_others(clicks, sample):
     same = planted().sample(40_000, generator=seeded(1))
     for field in ("ids", "labels", "probabilities"):
@@ -75,12 +65,6 @@ def test_features_are_drawn_independently():
     joint = torch.bincount(first * 3 + second, minlength=12).view(4, 3).double()
     expected = joint.sum(1, keepdim=True) * joint.sum(0) / joint.sum()
     assert chisquare(joint.flatten(), expected.flatten(), ddof=5).pvalue > 0.001
-
-
-def test_every_id_has_a_cluster(clicks):
-    for clusters, size in zip(clicks.clusters, SIZES, strict=True):
-        assert clusters.shape == (size,)
-        assert set(clusters.tolist()) == {0, 1, 2, 3}
 
 
 def test_the_logit_is_the_sum_of_dot_products_over_pairs_of_features(clicks, sample):

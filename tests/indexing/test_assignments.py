@@ -1,8 +1,5 @@
 """Learned pointers: small, exact and saved."""
 
-import copy
-import io
-import pickle
 import re
 
 import pytest
@@ -101,20 +98,6 @@ def test_a_state_is_assigned_to_the_meta_device_but_not_copied_to_it():
     assert torch.equal(assignments(torch.arange(50)), make(seed=1)(torch.arange(50)))
 
 
-@pytest.mark.parametrize("num_rows", [16, 300])
-@pytest.mark.parametrize("num_learned", [0, 20, 50])
-def test_a_state_dict_saved_to_disk_makes_another_equal(num_rows, num_learned):
-    first, second = (make(num_rows=num_rows, num_learned=num_learned, seed=seed) for seed in (0, 1))
-    if num_learned:
-        first.write(torch.arange(5), torch.full((5, 3), num_rows - 1))
-    saved = io.BytesIO()
-    torch.save(first.state_dict(), saved)
-    saved.seek(0)
-    second.load_state_dict(torch.load(saved))
-    assert torch.equal(first(torch.arange(50)), second(torch.arange(50)))
-    assert torch.equal(first.pointers.words, second.pointers.words)
-
-
 @pytest.mark.parametrize(
     ("other", "theirs"),
     [
@@ -140,22 +123,6 @@ def test_a_checkpoint_without_pointers_is_refused_by_name_or_listed():
     assert module.load_state_dict(state, strict=False).missing_keys == ["table.pointers"]
 
 
-def pickled(module):
-    return pickle.loads(pickle.dumps(module))
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, pickled])
-@pytest.mark.parametrize("num_rows", [16, 300])
-def test_a_copy_is_equal_and_does_not_write_into_the_first(copied, num_rows):
-    first = make(num_rows=num_rows)
-    before = first(torch.arange(50))
-    second = copied(first)
-    assert torch.equal(second(torch.arange(50)), before)
-    second.write(torch.arange(50), (before + 1) % num_rows)
-    assert torch.equal(first(torch.arange(50)), before)
-    assert torch.equal(second(torch.arange(50)), (before + 1) % num_rows)
-
-
 def test_pointers_of_another_number_of_rows_replace_the_old_ones_and_the_hash_follows():
     assignments = make(num_learned=20)
     assert (assignments.num_rows, assignments.pointers.bits) == (300, 9)
@@ -175,15 +142,3 @@ def test_sharing_a_model_shares_its_pointers_and_no_other_move_does(num_learned)
     model.share_memory()
     assert model["table"].pointers.is_shared is (num_learned > 0)
     assert torch.equal(model["table"](torch.arange(50)), before)
-
-
-@pytest.mark.slow
-def test_compiled_pointers_follow_a_replacement():
-    assignments = make(num_rows=16)
-    compiled = torch.compile(assignments, backend="aot_eager", fullgraph=True)
-    assert torch.equal(compiled(torch.arange(50)), assignments(torch.arange(50)))
-    for num_rows in (16, 300):
-        new = PointerStore(50, 3, num_rows)
-        new.write(0, torch.full((50, 3), num_rows - 1))
-        assignments.replace(new)
-        assert (compiled(torch.arange(50)) == num_rows - 1).all()

@@ -37,29 +37,6 @@ def test_the_ends_of_int64_are_told_apart_to_the_last_bit():
         check_ids(torch.tensor([-(2**63)]), 2**63)
 
 
-@pytest.mark.parametrize(
-    ("ids", "shown"),
-    [
-        (torch.tensor([1.5, 2.0]), "torch.float32 (the first is 1.5)"),
-        (torch.tensor([True, False]), "torch.bool (the first is True)"),
-        (torch.tensor([[7]], dtype=torch.uint8), "torch.uint8 (the first is 7)"),
-        (torch.tensor([7], dtype=torch.int16), "torch.int16 (the first is 7)"),
-        (torch.empty(0), "torch.float32"),
-        (torch.empty(2, device="meta"), "torch.float32"),
-    ],
-)
-def test_ids_of_another_type_are_refused_with_type_range_and_an_example(ids, shown):
-    with pytest.raises(TypeError, match=re.escape(f"ids must be int32 or int64 in [0, 10), got {shown}.")):
-        check_ids(ids, 10)
-
-
-@pytest.mark.parametrize(("ids", "shown"), [([1, 2], "list"), (3, "int"), (None, "NoneType")])
-def test_ids_that_are_no_tensor_are_refused_with_their_type(ids, shown):
-    message = f"ids must be a Tensor of int32 or int64 in [0, 10), got {shown}."
-    with pytest.raises(TypeError, match=re.escape(message)):
-        check_ids(ids, 10)
-
-
 def test_where_there_are_no_values_only_the_type_is_checked():
     check_ids(torch.full((3,), 99, device="meta"), 10)
     with pytest.raises(TypeError, match=re.escape("got torch.float32.")):

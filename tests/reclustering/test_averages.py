@@ -68,23 +68,6 @@ def test_between_events_rows_are_averaged_and_pointers_are_not():
     assert ((average >= low - 1e-6) & (average <= high + 1e-6)).all()
 
 
-def test_an_averaged_copy_shares_no_memory_with_the_model():
-    model, averaged, _, schedule = run()
-    schedule.cluster()
-    theirs = {name: tensor.data_ptr() for name, tensor in model.state_dict().items() if tensor.numel()}
-    ours = {name: tensor.data_ptr() for name, tensor in averaged.module.state_dict().items()}
-    assert all(ours[name] != theirs[name] for name in theirs)
-
-
-def test_a_deep_copy_survives_the_clustering_of_the_first():
-    model = Model()
-    twin = copy.deepcopy(model)
-    ids, before = torch.arange(100), twin(torch.arange(100)).detach()
-    model.table.cluster()
-    model.thin.cluster()
-    assert torch.equal(twin(ids), before)
-
-
 class Wrapper(nn.Module):
     """What DistributedDataParallel does to names."""
 

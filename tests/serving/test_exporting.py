@@ -130,13 +130,6 @@ def test_a_model_that_takes_no_batch_is_rejected_in_one_line_and_leaves_nothing(
     assert export_model(TakesIds(), schema, tmp_path / "out").nbytes > 0
 
 
-def test_a_folder_that_is_there_is_left_as_it_is(tmp_path):
-    schema = make_schema(multi_hot=False)
-    with pytest.raises(FileExistsError, match="out must not exist yet, got"):
-        export_model(make_model(schema), schema, tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_folder_that_appears_meanwhile_is_left_as_it_is(tmp_path, monkeypatch):
     schema, whole, out = make_schema(multi_hot=False), freezing.save_file, tmp_path / "out"
 

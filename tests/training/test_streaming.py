@@ -92,7 +92,7 @@ def test_a_part_is_scored_by_the_model_that_was_trained_on_those_before(days, tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("last_step", [5, 7, 10, 24])
+@pytest.mark.parametrize("last_step", [7, 24])
 def test_a_stream_that_was_stopped_anywhere_and_resumed_has_the_same_bits(days, tmp_path, last_step):
     Trainer(config(days), tmp_path / "whole").run()
     Trainer(config(days, max_steps=last_step), tmp_path / "cut").run()
