@@ -22,6 +22,7 @@ os.environ.setdefault(
 LONG = {  # files that train much or start many processes begin first, so that none of them is left for the end
     *("own_loop", "examples", "docs", "service_page", "ranks", "streaming", "trainer", "finalizing", "refinalizing"),
     *("lightning", "transformers", "agreement", "browser", "running", "sweep", "tuning", "demo", "measured_memory"),
+    "background",
 }
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in its background

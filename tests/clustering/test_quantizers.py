@@ -6,14 +6,7 @@ import itertools
 import pytest
 import torch
 
-from cce.clustering import (
-    ClusterSettings,
-    ProductQuantizer,
-    ResidualQuantizer,
-    Sample,
-    draw_sample,
-    encode_all,
-)
+from cce.clustering import ClusterSettings, ProductQuantizer, ResidualQuantizer, Sample, draw_sample, encode_all
 from cce_lab.variants import CircularQuantizer
 from helpers.draws import seeded
 

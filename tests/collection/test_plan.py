@@ -183,9 +183,7 @@ def two_tables():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "budget",
-    [
-        *({"compression": 100}, {"num_params": 30_000}, {"cap": 4_000}, {"nbytes": 600_000}, {"nbytes": 3_000_000}),
-    ],
+    [*({"compression": 100}, {"num_params": 30_000}, {"cap": 4_000}, {"nbytes": 600_000}, {"nbytes": 3_000_000})],
 )
 @pytest.mark.parametrize("method", ["cce", "hash", "pq"])
 def test_a_budget_means_the_same_in_a_plan_a_collection_and_a_compressed_model(method, budget):

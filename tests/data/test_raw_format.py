@@ -12,10 +12,7 @@ OF_DATA = Reading(names=("y", "a", "b"), delimiter=";")
 def test_formats_are_known_by_ending():
     assert [find_format(name) for name in ("a.csv", "b.txt.gz", "c.pq")] == ["csv", "tsv", "parquet"]
     assert find_format("a.dat", default="tsv") == "tsv"
-    with pytest.raises(
-        ValueError,
-        match=r"^a\.dat must end in \.csv, \.tsv, \.txt, \.parquet, \.pq \(or with ",
-    ):
+    with pytest.raises(ValueError, match=r"^a\.dat must end in \.csv, \.tsv, \.txt, \.parquet, \.pq \(or with "):
         find_format("a.dat")
 
 

@@ -6,12 +6,7 @@ import pytest
 import torch
 
 import cce
-from cce.embeddings import (
-    ClusteredEmbedding,
-    CompositionalProductEmbedding,
-    EmbeddingBag,
-    FullEmbedding,
-)
+from cce.embeddings import ClusteredEmbedding, CompositionalProductEmbedding, EmbeddingBag, FullEmbedding
 from helpers.draws import seeded
 
 NUM_IDS, DIM = 20, 4

@@ -33,11 +33,7 @@ class Broken(Exception):
 @pytest.mark.parametrize("call", range(1, 8))
 def test_an_error_at_any_call_for_vectors_leaves_the_old_table(call):
     table = cce.embeddings.ClusteredEmbedding(
-        500,
-        8,
-        num_rows=10,
-        settings=cce.clustering.ClusterSettings(block_size=200),
-        generator=seeded(),
+        500, 8, num_rows=10, settings=cce.clustering.ClusterSettings(block_size=200), generator=seeded()
     )
     before, calls = state_of(table), []
 

@@ -64,10 +64,7 @@ def test_the_schedules_of_the_paper():
         assert schedule.next_step <= 300_000
     assert cce.reclustering.ClusterSchedule(
         model, at_epochs=cce.embeddings.paper_schedule("one-epoch"), steps_per_epoch=300_000
-    ).steps == {
-        75_000,
-        150_000,
-    }
+    ).steps == {75_000, 150_000}
 
 
 def test_cce_trains_as_rows_that_ids_earn_and_is_never_clustered_before_it_is_finalized():

@@ -43,13 +43,7 @@ def test_every_tensor_lies_at_a_multiple_of_its_size_and_is_read_back(method, tm
         assert torch.equal(tensor, expected[name]), name
 
 
-DTYPES = {
-    "F32": torch.float32,
-    "I64": torch.int64,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U8": torch.uint8,
-}
+DTYPES = {"F32": torch.float32, "I64": torch.int64, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8}
 
 
 def test_the_spec_names_features_pooling_and_rows(tmp_path):

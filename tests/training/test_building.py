@@ -48,8 +48,7 @@ def test_a_budget_in_bytes_reaches_the_tables(data):
 
 
 @pytest.mark.parametrize(
-    ("changes", "num_columns"),
-    [({}, 4), ({"method_options": {"num_columns": 2}}, 2), ({"embedding_dim": 10}, 5)],
+    ("changes", "num_columns"), [({}, 4), ({"method_options": {"num_columns": 2}}, 2), ({"embedding_dim": 10}, 5)]
 )
 def test_columns_are_the_paper_s_unless_told(data, changes, num_columns):
     _, model = built(data, **changes)
@@ -157,13 +156,7 @@ def test_other_methods_and_the_paper_s_need_a_budget(data, changes):
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"preset": "paper"},
-        {"method": "cce-paper"},
-        {"start_from": "runs/full"},
-        {"max_steps": 100},
-        {"method": "hash"},
-    ],
+    [{"preset": "paper"}, {"method": "cce-paper"}, {"start_from": "runs/full"}, {"max_steps": 100}, {"method": "hash"}],
 )
 def test_other_methods_and_runs_that_start_from_others_or_are_cut_short_are_not_refitted_by_default(data, changes):
     config = tiny_config(data, **(CCE | changes))
@@ -175,10 +168,7 @@ def test_other_methods_and_runs_that_start_from_others_or_are_cut_short_are_not_
     [
         ({"cluster_at": [0.5]}, "^method 'cce' is clustered once, .* leave out cluster_at, or take method 'cce-p"),
         ({"cluster_at": "one-epoch"}, "^method 'cce' is clustered once"),
-        (
-            {"method": "cce-paper", "refits": 2},
-            "^refits must be left out where .* refits=2 with method 'cce-paper'",
-        ),
+        ({"method": "cce-paper", "refits": 2}, "^refits must be left out where .* refits=2 with method 'cce-paper'"),
         ({"method": "hash", "min_count": 3}, "^min_count must be left out where .* got min_count=3 with method 'hash'"),
         (
             {"preset": "paper", "optimizer_options": {"row_lr": 0.1}},

@@ -280,8 +280,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(whole, data, t
 
 
 @pytest.mark.parametrize(
-    ("method", "cap"),
-    [("collide", 480), ("dhe", 480), ("quantized", None), ("cce-paper", 160), ("cce-paper", 32)],
+    ("method", "cap"), [("collide", 480), ("dhe", 480), ("quantized", None), ("cce-paper", 160), ("cce-paper", 32)]
 )
 def test_runs_of_other_methods_and_widths_of_pointers_are_resumed_as_well(data, tmp_path, method, cap):
     for name, changes in (("whole", {}), ("parts", {"max_steps": 10})):

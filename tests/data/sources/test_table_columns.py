@@ -29,19 +29,12 @@ def test_a_colon_may_be_part_of_a_name():
 def test_all_other_columns_are_categorical():
     columns, _ = read(categorical=("*",), dense=("age:identity", "price"), weight="when")
     assert columns.categorical == ("a", "b", "x:log")
-    assert read(categorical=("*",), timestamp="when", multi_hot=("b",))[0].categorical == (
-        "a",
-        "age",
-        "price",
-        "x:log",
-    )
+    assert read(categorical=("*",), timestamp="when", multi_hot=("b",))[0].categorical == ("a", "age", "price", "x:log")
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
-        ({"dense": ("age:cube",)}, r"dense must be NAME or NAME:log\|standard\|identity, got 'age:cube'"),
-    ],
+    [({"dense": ("age:cube",)}, r"dense must be NAME or NAME:log\|standard\|identity, got 'age:cube'")],
 )
 def test_what_cannot_be_is_rejected(options, message):
     with pytest.raises(ValueError, match=message):

@@ -206,10 +206,7 @@ def check(table, ids):
 
 @pytest.mark.slow
 def test_a_lookup_follows_everything_that_moves():
-    table, ids = (
-        FirstRowsEmbedding(NUM_IDS, 16, num_rows=20, first_factor=15, generator=seeded()),
-        some_ids(300),
-    )
+    table, ids = (FirstRowsEmbedding(NUM_IDS, 16, num_rows=20, first_factor=15, generator=seeded()), some_ids(300))
     check(table, ids)
     table.cluster(generator=seeded(1))  # other rows, pointers of another type
     check(table, ids)

@@ -26,9 +26,7 @@ def test_the_hash_of_one_id_is_that_of_exact_arithmetic(x, seed, num_rows):
 @pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
-    size=st.integers(1, 400),
-    block_size=st.integers(1, 40),
-    ids=st.lists(st.integers(0, 699), min_size=1, max_size=20),
+    size=st.integers(1, 400), block_size=st.integers(1, 40), ids=st.lists(st.integers(0, 699), min_size=1, max_size=20)
 )
 def test_places_of_any_array_and_blocks(size, block_size, ids):
     table = cce.embeddings.RobeEmbedding(700, 16, size=size, block_size=block_size, generator=seeded())
