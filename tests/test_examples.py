@@ -2,6 +2,8 @@
 
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,7 @@ def test_every_example_is_tested():
         "pointers_instead_of_ids.py",
         "rechub_model.py",
         "replace_embedding.py",
+        "sharded.py",
         "stream.py",
         "train_with_clustering.py",
     ]
@@ -67,6 +70,19 @@ def test_in_a_loop_of_ones_own_cce_scores_as_the_full_table_does_in_a_fortieth_o
     assert bce["hash"] == pytest.approx(0.536, abs=0.01)
     assert nbytes["hash"] <= nbytes["cce"] < nbytes["full"] / 40
     assert "the same scores: True" in printed
+
+
+def test_sharded_rows_end_with_the_score_of_one_process(example):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    two = subprocess.run([*command, FOLDER / "sharded.py"], capture_output=True, text=True, timeout=300)
+    found = [
+        re.findall(r"(\d) processes, ([\d,]+) rows .* BCE (\S+) of", said)
+        for said in (example("sharded.py"), two.stdout)
+    ]
+    (one,), (several,) = ([[float(each.replace(",", "")) for each in line] for line in lines] for lines in found)
+    assert [one[0], several[0]] == [1, 2], two.stderr
+    assert several[1] == pytest.approx(one[1] / 2, rel=0.02)
+    assert several[2] == pytest.approx(one[2], abs=5e-4) == pytest.approx(0.396, abs=2e-3)
 
 
 def test_stored_pointers_give_the_same_vectors(example):

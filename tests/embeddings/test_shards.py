@@ -3,9 +3,13 @@
 import pytest
 import torch
 
+import cce
 from helpers import sharding_ranks as ranks
 
-JOBS = ("trains_as_one_process", "finalizes_as_one_process")
+JOBS = (
+    *("trains_as_one_process", "finalizes_as_one_process", "holds_its_share", "compresses_any_model"),
+    *("evicts_by_itself", "rejects_what_does_not_fit"),
+)
 
 
 @pytest.fixture(scope="module", params=[1, 2, 3, 4])
@@ -47,3 +51,30 @@ def test_rows_and_scores_are_those_of_one_process(started, alone):
         squares = optimizer.state[table.anchor]["squares"]
         torch.testing.assert_close(found["squares"][name], squares, rtol=1e-3, atol=0)
     assert found["loss"] == pytest.approx(ranks.loss_of(model), abs=1e-4 if size > 1 else 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["dies", "sleeps"])
+def test_a_lost_rank_is_reported_by_the_others_within_the_time_out(tmp_path, how):
+    (tmp_path / how).touch()
+    said = ranks.start(tmp_path, 3, "loses_a_rank")
+    for rank in (0, 2):
+        assert (tmp_path / f"loses_a_rank-{rank}.txt").read_text() == "", said
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"unseen": "trained"}, "unseen must be 'neutral' with shard=True, got 'trained': no rank has the row of all."),
+        ({"shard": 1}, "shard must be a bool, got 1."),
+    ],
+)
+def test_what_does_not_go_with_shards_is_rejected(options, problem):
+    with pytest.raises((TypeError, ValueError)) as error:
+        cce.create_embedding("cce", 400, 8, **{"shard": True} | options)
+    assert str(error.value) == problem
+
+
+def test_a_collection_without_int8_rows_is_not_sharded():
+    with pytest.raises(ValueError, match=r"^shard must be False where no table is of method 'cce', got True\.$"):
+        cce.EmbeddingCollection({"user": 400}, 8, method="hash", cap=200, shard=True)

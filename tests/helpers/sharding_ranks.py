@@ -5,10 +5,12 @@ import json
 import os
 import subprocess
 import sys
+import time
 import traceback
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 import torch
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -118,6 +120,129 @@ def finalizes_as_one_process():
     check_same({"codebook": after})
 
 
+def holds_its_share():
+    """The bytes of a rank are its share of those of one process, within a tenth."""
+    counts = {"user": torch.ones(40_000)}
+    one, own = (cce.EmbeddingCollection({"user": 40_000}, 16, shard=s, seed=0, counts=counts) for s in (False, True))
+    share = one.nbytes / current_ranks().world_size
+    assert own.nbytes == pytest.approx(share, rel=0.1)
+    assert own.tables["user"].rows.records.nbytes == pytest.approx(19 * 40_000 / current_ranks().world_size, rel=0.1)
+    ids = torch.arange(39_000, 40_000).view(-1, 1)
+    assert torch.equal(own(ids), one(ids))
+
+
+class Bags(nn.Module):
+    """A model as torch has it."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.user = nn.Embedding(2000, 16, padding_idx=3)
+        self.words = nn.EmbeddingBag(3000, 16, mode="mean")
+        self.tags = nn.EmbeddingBag(3000, 16, mode="sum", include_last_offset=True)
+
+    def forward(self, ids):
+        offsets = torch.arange(0, ids.numel() + 1, ids.shape[1])
+        weights = torch.linspace(-1, 1, ids.numel())
+        return self.user(ids[:, 0]) + self.words(ids) + self.tags(ids.flatten(), offsets, weights)
+
+
+def compresses_any_model():
+    """Single ids, padding and bags, looked up twice before a step, as replicated rows; and what is saved is read."""
+    ranks, made = current_ranks(), []
+    ids = torch.randint(50, (24, 5), generator=torch.Generator().manual_seed(1)) * 3
+    own = ids[ranks.rank * 24 // ranks.world_size : (ranks.rank + 1) * 24 // ranks.world_size]
+    for shard in (True, False):
+        model = Bags()
+        cce.compress(model, shard=shard, seed=0, min_count=2)
+        optimizer, parallel = cce.optim.Adam(model, lr=0.02), parallel_of(model) or model
+        for _ in range(3):
+            optimizer.zero_grad()
+            (parallel(own) + model(own)).cumsum(1).sum().backward()
+            optimizer.step()
+        made.append(model)
+    cce.save(made[0], OUT / "compressed.safetensors")
+    loaded = cce.load(OUT / "compressed.safetensors", into=Bags())
+    found, expected, one = made[0](ids), loaded(ids), made[1](ids)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+    scale = made[1].user.rows.scale
+    assert (made[0].user(ids) - made[1].user(ids)).abs().max() <= 1.01 * scale + 1e-6
+    assert (found - one).abs().max() <= 0.2 * one.abs().max()
+    for name in ("user", "words.table", "tags.table"):
+        several, whole = (model.get_submodule(name).rows.counters["rows"] for model in made)
+        assert int(sum_over_ranks(torch.tensor(several), ranks)) == whole > 10
+    cce.finalize(made[0], num_columns=2, num_rows=4, seed=0)
+    before = made[0](ids)
+    cce.embeddings.unshard(made[0])
+    assert not made[0].user.is_sharded
+    torch.testing.assert_close(made[0](ids), before, rtol=0, atol=1e-6)
+
+
+def evicts_by_itself():
+    """Ranks take rows away, each its own; together there are never more than there may be."""
+    model = Clicks(max_rows=24, min_count=1, eviction="lru")
+    train(model, parallel_of(model))
+    ranks = current_ranks()
+    rows = gather_rows(torch.tensor([[table.rows.num_rows - 1 for table in tables_of(model).values()]]), ranks)
+    assert (rows <= -(-24 // ranks.world_size)).all()
+    assert (rows.sum(0) > 8).all()
+
+
+def rejects_what_does_not_fit():
+    """One clear line on every rank, and the next lookup works."""
+    rank, size = current_ranks().rank, current_ranks().world_size
+    differs = "must be the same on all ranks, but ranks 0 and 1 differ.*Rows are sharded over all ranks, which must"
+    cases = {"the seed of feature 'user'": {"seed": rank}, "the arguments of feature 'user'": {"min_count": 1 + rank}}
+    cases["the list of sharded tables"] = {"features": {"user": 400, "else" if rank else "item": None}}
+    for what, options in cases.items() if size == 2 else ():
+        with pytest.raises(RuntimeError, match=f"^{what} {differs}"):
+            Clicks(**options)
+    if size == 2:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("cce.embeddings.shards.__version__", str(rank))
+            with pytest.raises(RuntimeError, match=f"^the version of cce {differs}"):
+                Clicks()
+    model = Clicks()
+    ids, _ = batch_of(0)
+    wrong = ids.clone()
+    wrong[5, 0] = 400 if rank == size - 1 else 0
+    last = rank == size - 1
+    kind, said = (
+        (IndexError, r"ids of feature 'user' must lie in \[0, 400\), got 400")
+        if last
+        else (RuntimeError, f"no rank goes on, as rank {size - 1} has an error with its ids, and says which")
+    )
+    with pytest.raises(kind, match=said):
+        model(wrong)
+    assert model(ids).shape == (BATCH,)
+    train(model, parallel_of(model), num_steps=3)
+    cce.finalize(model, num_rows=4, seed=0)
+    if size > 1:
+        with pytest.raises(ValueError, match=r"tables must be whole to be refitted.*cce\.embeddings\.unshard"):
+            cce.refit(model, [batch_of(0)], progress=False)
+    cce.save_checkpoint(OUT / "small", model)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cce.checkpoints.MOST_ROWS", 3)
+        if size > 1:
+            with pytest.raises(ValueError, match=r"must give each rank at most 3 rows of table 'tables.*, of which"):
+                cce.load_checkpoint(OUT / "small", Clicks())
+
+
+def loses_a_rank():
+    """Rank 1 dies, or does not come; the others say so within the time-out, 5 seconds here."""
+    model, began = Clicks(), time.monotonic()
+    ids, _ = batch_of(0)
+    model(ids)
+    if current_ranks().rank == 1:
+        time.sleep(60 if (OUT / "sleeps").exists() else 0)
+        os._exit(1)
+    with pytest.raises(RuntimeError, match=r"^one of the 3 ranks .* is gone, or did not come within 0:00:05"):
+        model(ids)
+    assert time.monotonic() - began < 40
+    Path(OUT, f"loses_a_rank-{current_ranks().rank}.txt").write_text("")
+    os._exit(0)  # the group is of no use any more
+
+
 def saves_a_checkpoint():
     """The test loads it with other numbers of ranks, and goes on."""
     model, optimizer = trained()
@@ -172,7 +297,7 @@ def main(out, rank, world_size, *jobs):
         init_method=f"file://{out}/store",
         rank=int(rank),
         world_size=int(world_size),
-        timeout=timedelta(seconds=120),
+        timeout=timedelta(seconds=5 if "loses_a_rank" in jobs else 120),
     )
     for job in jobs:
         try:

@@ -334,7 +334,8 @@ class _FusedTables:
         rows = self.rows.tables if self.rows else ()
         pairs = zip(self.row_tables, rows, strict=True)
         is_other = any(own.live.is_final or table._modules["rows"] is not own for table, own in pairs)
-        return is_other or any(map(_has_rows, self.tables)) or any(map(_has_rows, self.sharded.values()))
+        was_sharded = any(not each.is_final or each.rows.shards is None for each in self.sharded.values())
+        return is_other or was_sharded or any(map(_has_rows, self.tables))
 
     def can_pool_rows(self, ids: Tensor, weights: Tensor | None) -> bool:
         """Whether bags of the tables with int8 rows are looked up together."""

@@ -53,7 +53,7 @@ from cce.embeddings.robe import RobeEmbedding
 from cce.embeddings.row_gradients import Pending, merge_pending, waits
 from cce.embeddings.row_lookup import RowTables, compiled_look_up, row_tables
 from cce.embeddings.sharded_lookup import look_up_pointers
-from cce.embeddings.sharded_state import Share, model_state, sharded_tables, share_of, whole_state
+from cce.embeddings.sharded_state import Share, model_state, sharded_tables, share_of, unshard, whole_state
 from cce.embeddings.shards import Route, Shards, check_shards
 from cce.embeddings.sizing import Shapes, TableRequest
 from cce.embeddings.tensor_train import TensorTrainEmbedding

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from cce.distributed import current_ranks, exchange_rows, gather_rows
+from cce.distributed import broadcast, current_ranks, exchange_rows, gather_rows
 from cce.embeddings.cce import CCEEmbedding
 from cce.indexing import OpenRowMap, PointerStore, RowMap
 
@@ -33,6 +33,20 @@ def model_state(model: nn.Module) -> dict[str, Any]:
             whole[id(table)] = whole_state(table, shares, table.codebook) if shares else {}
         state |= {f"{name}.{key}".removeprefix("."): value for key, value in whole[id(table)].items()}
     return state
+
+
+def unshard(model: nn.Module) -> None:
+    """Give every rank the pointers of all ids of the tables that are final, which then are sharded no more.
+
+    They take a few bytes an id. All ranks must call it.
+    """
+    for table in {table: None for table in sharded_tables(model).values() if table.is_final}:
+        shares = _to_first(share_of(table))
+        state = whole_state(table, shares, table.codebook) if shares else None
+        whole = table.state_dict() | broadcast(state, current_ranks())
+        table.shard, table.rows.shards = False, None
+        table.rows.is_local = table.rows.map.is_local = table.pointers.is_local = False
+        table.load_state_dict(whole)
 
 
 def share_of(table: CCEEmbedding) -> Share:

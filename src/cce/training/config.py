@@ -34,7 +34,8 @@ PRESET_OPTIONS: dict[str, dict[str, Any]] = {
     "paper": {"optimizer": "sgd", "lr": 0.1, "batch_size": 128},
 }
 MAX_THREADS = 2**16
-MAY_CHANGE = ("epochs", "max_steps", "device", "threads", "logger", "stream")  # of a run that is resumed
+# of a run that is resumed
+MAY_CHANGE = ("epochs", "max_steps", "shard", "device", "threads", "logger", "stream")
 MAY_BE_CHOSEN_AGAIN = ("nbytes", "bits", "tolerance", "refits")  # by `cce finalize`, after training
 MAY_MOVE = ("data", "start_from", "model", "plugins")  # files and folders, which may have another name
 MORE = "more"  # the group of options without a flag of their own: `cce train --set NAME=VALUE`
@@ -167,6 +168,11 @@ class TrainConfig:
     logger: str | None = option(None, "machine", "also log to tensorboard, or to a logger that a plug-in registers")
     plugins: list[str] = option(
         [], MORE, "Python files or modules that were loaded with cce.plugins.load_plugins and that the run needs"
+    )
+    shard: bool = option(
+        default=False,
+        group="machine",
+        text=f"each process of torchrun has the int8 rows of a share of the ids of {DEFAULT_METHOD} tables",
     )
     device: str = option(AUTO, "machine", "cpu, cuda, or auto, which stays on the CPU: nothing has run on a GPU yet")
     threads: int | None = option(None, MORE, "threads of torch on the CPU")

@@ -29,7 +29,8 @@ def make_model(options: Mapping[str, Any], schema: Schema) -> nn.Module:
     sparse = bool(options["method_options"].get("sparse"))
     seed_everything(seed)
     with _explained_memory(options):
-        tables = EmbeddingCollection(schema.vocabulary_sizes, dim, **table_arguments(options), sparse=sparse, seed=seed)
+        given = table_arguments(options) | {"shard": bool(options.get("shard")), "sparse": sparse, "seed": seed}
+        tables = EmbeddingCollection(schema.vocabulary_sizes, dim, **given)
     return create_model(options["model"], schema, tables, **options["model_options"])
 
 

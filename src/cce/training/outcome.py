@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from cce.collection import readable_path
 from cce.diagnostics import gradient_nbytes, summary
 from cce.distributed import broadcast
-from cce.embeddings import Finalizable
+from cce.embeddings import Finalizable, unshard
 from cce.footprint import Footprint, Footprints
 from cce.records import RunRecord
 from cce.run_folder import RunFolder
@@ -36,6 +36,7 @@ def best_model(session: Session, folder: RunFolder) -> tuple[nn.Module, str]:
         return session.model, damage
     model = make_model(vars(session.config), session.data.schema)  # clusterings may have changed its tables
     model.load_state_dict(weights)
+    unshard(model)
     return model.to(session.device), ""
 
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from cce.compression import Finalized, finalize
 from cce.distributed import sum_over_ranks
-from cce.embeddings import Embedding, Finalizable
+from cce.embeddings import Embedding, Finalizable, unshard
 from cce.schema import Batch
 from cce.text import format_bytes, format_table
 from cce.training.monitoring import resident_nbytes
@@ -240,6 +240,7 @@ class FinalizePhase(Phase):
         self.trained_nbytes = {name: held for name, held in held_in_training(session).items() if held["codes"]}
         self._choose_unseen()
         finalized = self._choose(curve=curve)
+        unshard(session.model)
         self.sizes = sizes_of(finalized, sum(held["codes"] for held in self.trained_nbytes.values()))
         session.parallel.close()
         before = session.optimizer.state

@@ -16,7 +16,7 @@ from torch import nn
 
 from cce.data import MANIFEST, PreparedData, checksum
 from cce.distributed import Ranks, broadcast
-from cce.embeddings import Embedding
+from cce.embeddings import Embedding, model_state
 from cce.models import find_model
 from cce.run_folder import CONFIG, RunFolder
 from cce.schema import Schema
@@ -45,7 +45,7 @@ KEPT = 2  # checkpoints, besides the best, those of int8 rows and the one that r
 
 def save_run(trainer: Trainer) -> None:
     """Write a checkpoint, and remove those that are no longer needed."""
-    session = trainer.session
+    session, model = trainer.session, model_state(trainer.session.model)
     if not session.ranks.is_main:
         return
     state = session.state_dict() | {
@@ -56,7 +56,7 @@ def save_run(trainer: Trainer) -> None:
         "phases": {phase.name: phase.state_dict() for phase in trainer.phases},
     }
     folder = trainer.folder.checkpoints
-    write_checkpoint(folder, session.step, session.model.state_dict(), state)
+    write_checkpoint(folder, session.step, model, state)
     keep = (session.stopping.best_step, *trainer.finalizing.rows_steps, trainer.refitting.start_step)
     prune_checkpoints(folder, keep_last=KEPT, keep=keep)
 

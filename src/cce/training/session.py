@@ -12,8 +12,8 @@ from torch.optim import Optimizer
 from cce.checks import check_choice
 from cce.collection import EmbeddingCollection
 from cce.data import Loader, PreparedData, StreamLoader, unseen_shares
-from cce.distributed import ParallelModel, Ranks
-from cce.embeddings import Embedding, Finalizable
+from cce.distributed import ParallelModel, Ranks, current_ranks, sum_over_ranks
+from cce.embeddings import Embedding, Finalizable, unshard
 from cce.optim import SGD, Adagrad, Adam, AdamW
 from cce.reclustering import ClusterSchedule
 from cce.training.model import make_model, random_state, restore_random_state
@@ -60,6 +60,7 @@ class Session:
         model = make_model(vars(config), schema)
         if weights is not None:
             model.load_state_dict(weights)  # before there are optimizers: it may replace parameters
+            unshard(model)
         elif config.start_from:
             start_from(model, Path(config.start_from), schema, name=config.model, seed=config.seed)
         elif not config.stream:
@@ -173,7 +174,13 @@ def _tables_with_rows(model: nn.Module) -> dict[str, Finalizable]:
 
 def row_counters(model: nn.Module) -> dict[str, dict[str, int]]:
     """By feature, how many ids have rows, and how many came and went, where any did while the model trained."""
-    found = {name: table.rows.counters for name, table in _tables_with_rows(model).items()}
+    tables = _tables_with_rows(model)
+    found = {name: table.rows.counters for name, table in tables.items()}
+    if any(table.rows.shards is not None for table in tables.values()):  # all of them are
+        numbers = sum_over_ranks(torch.tensor([list(own.values()) for own in found.values()]), current_ranks())
+        found = {
+            name: dict(zip(found[name], own, strict=True)) for name, own in zip(found, numbers.tolist(), strict=True)
+        }
     return {name: own for name, own in found.items() if any(own[what] for what in own if what != "rows")}
 
 

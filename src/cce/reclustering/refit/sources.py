@@ -114,6 +114,11 @@ def find_tables(model: nn.Module) -> dict[str, CCEEmbedding]:
     rest = [name for name, table in tables.items() if not table.is_final]
     if rest:
         raise ValueError(f"tables must be finalized before they are refitted (cce.finalize), got int8 rows in {rest}.")
+    sharded = [name for name, table in tables.items() if table.is_sharded]
+    if sharded:
+        raise ValueError(
+            f"tables must be whole to be refitted (cce.embeddings.unshard), got sharded ones in {sharded}."
+        )
     return tables
 
 
