@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-import cce
 from helpers import sharding_ranks as ranks
 
 JOBS = (
@@ -60,21 +59,3 @@ def test_a_lost_rank_is_reported_by_the_others_within_the_time_out(tmp_path, how
     said = ranks.start(tmp_path, 3, "loses_a_rank")
     for rank in (0, 2):
         assert (tmp_path / f"loses_a_rank-{rank}.txt").read_text() == "", said
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({"unseen": "trained"}, "unseen must be 'neutral' with shard=True, got 'trained': no rank has the row of all."),
-        ({"shard": 1}, "shard must be a bool, got 1."),
-    ],
-)
-def test_what_does_not_go_with_shards_is_rejected(options, problem):
-    with pytest.raises((TypeError, ValueError)) as error:
-        cce.create_embedding("cce", 400, 8, **{"shard": True} | options)
-    assert str(error.value) == problem
-
-
-def test_a_collection_without_int8_rows_is_not_sharded():
-    with pytest.raises(ValueError, match=r"^shard must be False where no table is of method 'cce', got True\.$"):
-        cce.EmbeddingCollection({"user": 400}, 8, method="hash", cap=200, shard=True)

@@ -214,10 +214,12 @@ def rejects_what_does_not_fit():
     )
     with pytest.raises(kind, match=said):
         model(wrong)
-    assert model(ids).shape == (BATCH,)
+    assert model(ids[: 0 if last else BATCH]).shape == (0 if last else BATCH,)
     train(model, parallel_of(model), num_steps=3)
     cce.finalize(model, num_rows=4, seed=0)
     if size > 1:
+        with pytest.raises(ValueError, match=r"^table .* must be whole here, got a share: cce\.save the model"):
+            cce.freeze(model.tables)
         with pytest.raises(ValueError, match=r"tables must be whole to be refitted.*cce\.embeddings\.unshard"):
             cce.refit(model, [batch_of(0)], progress=False)
     cce.save_checkpoint(OUT / "small", model)
@@ -229,16 +231,16 @@ def rejects_what_does_not_fit():
 
 
 def loses_a_rank():
-    """Rank 1 dies, or does not come; the others say so within the time-out, 5 seconds here."""
+    """Rank 1 dies, or does not come; the others say so within the time-out, 15 seconds here."""
     model, began = Clicks(), time.monotonic()
     ids, _ = batch_of(0)
     model(ids)
     if current_ranks().rank == 1:
-        time.sleep(60 if (OUT / "sleeps").exists() else 0)
+        time.sleep(120 if (OUT / "sleeps").exists() else 0)
         os._exit(1)
-    with pytest.raises(RuntimeError, match=r"^one of the 3 ranks .* is gone, or did not come within 0:00:05"):
+    with pytest.raises(RuntimeError, match=r"^one of the 3 ranks .* is gone, or did not come within 0:00:15"):
         model(ids)
-    assert time.monotonic() - began < 40
+    assert time.monotonic() - began < 80
     Path(OUT, f"loses_a_rank-{current_ranks().rank}.txt").write_text("")
     os._exit(0)  # the group is of no use any more
 
@@ -297,7 +299,7 @@ def main(out, rank, world_size, *jobs):
         init_method=f"file://{out}/store",
         rank=int(rank),
         world_size=int(world_size),
-        timeout=timedelta(seconds=5 if "loses_a_rank" in jobs else 120),
+        timeout=timedelta(seconds=15 if "loses_a_rank" in jobs else 120),
     )
     for job in jobs:
         try:

@@ -144,6 +144,7 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
             (vectors,) = look_up_pointers([self], [input.reshape(-1).long()], [self.rows.name])
             return vectors.view(*input.shape, self.embedding_dim)
         if torch.compiler.is_exporting():  # a program of plain torch, which trains nothing
+            self.check_whole()
             vectors = self.rows.read(input.reshape(-1).long()).to(self.anchor.dtype)
             padding = input.reshape(-1) == (NO_ID if self.padding_idx is None else self.padding_idx)
             return vectors.masked_fill(padding.unsqueeze(-1), 0).view(*input.shape, self.embedding_dim)
@@ -155,6 +156,13 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
             vectors = row_tables([self.rows], paddings).look_up(ids, anchors)
         return vectors.view(*input.shape, self.embedding_dim)
 
+    def check_whole(self) -> None:
+        """Reject a sharded table: this rank has a share of the ids alone."""
+        if self.is_sharded:
+            raise ValueError(
+                f"{self.rows.name} must be whole here, got a share: cce.save the model on all ranks, and load it."
+            )
+
     def embed(self, ids: Tensor, shape: Sequence[int] | None = None) -> Tensor:
         """Vectors `(n, embedding_dim)`, or of `shape`."""
         if self.is_final and not self.is_sharded:
@@ -164,6 +172,7 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
 
     def sources(self) -> tuple[int, int, Sequence[RowSource]]:
         """H of the compact form: a pointer for each column."""
+        self.check_whole()
         if not self.is_final:
             raise ValueError("a table that trains as int8 rows has no codebook yet: finalize it first.")
         return self.num_columns, 1, [PointedRows(self.pointers.store)]

@@ -435,7 +435,9 @@ class Int8Rows(IndexModule):
             own = self.seen[first : first + BLOCK]
             ids = torch.arange(first * 8 // bits, (first + len(own)) * 8 // bits, device=own.device)
             assert shards is not None
-            masks = shards.is_mine(ids).view(len(own), -1) * (((1 << bits) - 1) << torch.arange(0, 8, bits))
+            masks = shards.is_mine(ids).view(len(own), -1) * (
+                ((1 << bits) - 1) << torch.arange(0, 8, bits, device=own.device)
+            )
             own &= masks.sum(1).to(own)
 
     def _index_state(self) -> dict[str, Tensor]:

@@ -75,6 +75,7 @@ def freeze_table(table: Embedding) -> FrozenTable:
 def _freeze_cce(table: CCEEmbedding) -> FrozenTable:
     """Pointers and codebooks, or int8 rows as they are, behind the map of rows."""
     table.rows.compact()
+    table.check_whole()
     row_map = copy.deepcopy(table.row_map)
     if table.is_final:
         store = table.pointers.store
