@@ -87,7 +87,7 @@ def test_settings_of_clusterings_are_printed_as_they_are_given(capsys, clicks):
     assert (run["options"]["settings"], run["refits"]) == ({"max_iter": 3}, 0)
 
 
-@pytest.mark.parametrize(("words", "refits"), [((), 5), (("--set", "refits=0"), 0)])
+@pytest.mark.parametrize(("words", "refits"), [((), 4), (("--set", "refits=0"), 0)])
 def test_without_a_budget_it_shows_a_byte_an_id_and_how_large_tables_may_be(capsys, words, refits):
     plan = json.loads(typed(capsys, "user=60000", *words, "--json")[1])
     table, (least, most) = plan["tables"][0], plan["served_nbytes"]
