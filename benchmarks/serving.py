@@ -202,7 +202,7 @@ def _frozen_rows(table: numpy_reader.Table) -> FrozenRows:
     sources: list[RowSource] = [OwnRow(len(mapped("rows.values")))]
     if group["kind"] == "learned":
         store = PointerStore(0, len(group["slots"]), group["num_rows"], bits=group["bits"])
-        store.num_ids, store.words = group["num_learned"], mapped("groups.0.words")
+        store.num_ids, store.words = group["num_ids"], mapped("groups.0.words")
         sources = [LearnedRows(Assignments.of(store), group["slots"], group["first_rows"])]
     row_map = RowMap(0)
     row_map.num_embeddings = row_map.num_rows = spec["num_embeddings"]

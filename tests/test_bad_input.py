@@ -58,7 +58,6 @@ def objects() -> dict:
         "whole_bag": cce.embeddings.EmbeddingBag(copy.deepcopy(table), mode="sum", include_last_offset=True),
         "dhe": cce.embeddings.DeepHashEmbedding(1000, 16, width=3),
         "weighted": cce.embeddings.HashEmbedding(1000, 16, num_rows=5, weighted=True),
-        "unlearned": cce.embeddings.ClusteredEmbedding(1000, 16, num_rows=20, num_learned=0),
         "clustered_once": clustered_once,
         "collection": cce.EmbeddingCollection({"user": 1000, "item": 500}, 16, method="cce-paper", cap=1000),
         "rows": cce.embeddings.CCEEmbedding(1000, 16),

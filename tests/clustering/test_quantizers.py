@@ -156,9 +156,8 @@ def test_a_vector_of_weight_two_counts_as_two(kind):
 
 
 @pytest.mark.parametrize("num_ids", [5, 39, 40, 41, 10_000])
-@pytest.mark.parametrize("sampling", ["uniform", "frequency"])
-def test_a_sample_is_of_different_ids_and_of_no_more_than_asked_for(num_ids, sampling):
-    settings = ClusterSettings(points_per_row=10, sampling=sampling)
+def test_a_sample_is_of_different_ids_and_of_no_more_than_asked_for(num_ids):
+    settings = ClusterSettings(points_per_row=10)
     ids, weights = draw_sample(num_ids, 4, settings, counts=torch.ones(num_ids), generator=seeded())
     assert len(ids) == len(set(ids.tolist())) == min(num_ids, 40)
     assert ids.min() >= 0
@@ -166,12 +165,6 @@ def test_a_sample_is_of_different_ids_and_of_no_more_than_asked_for(num_ids, sam
     assert weights is None
 
 
-def test_a_sample_by_frequency_takes_the_ids_that_occur():
-    counts = torch.zeros(1000).index_fill(0, torch.tensor([3, 500, 999]), 7.0)
-    settings = ClusterSettings(points_per_row=3, sampling="frequency", weighted=True)
-    ids, weights = draw_sample(1000, 1, settings, counts=counts, generator=seeded())
-    assert ids.tolist() == [3, 500, 999]
-    assert weights.tolist() == [7.0, 7.0, 7.0]
 
 
 @pytest.mark.slow

@@ -30,8 +30,6 @@ OPTIONS = [
     ("robe", {"block_size": 5}),
     ("pq", {"residual": True}),
     *((kind.method, {}) for kind in VARIANTS),
-    ("cce-paper", {"num_learned": 0}),
-    ("cce-paper", {"num_learned": 5}),
     ("cce", {"num_columns": 2}),
     ("mixed-dim", {"temperature": 0.5}),
 ]
@@ -218,16 +216,6 @@ def test_a_compression_is_of_all_tables_together_and_each_may_have_the_same_most
 
 
 # -- bytes -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("nbytes", [700, 5_000, 50_000, 200_000, 500_000, 1_500_000])
-def test_a_plan_in_bytes_chooses_rows_and_how_many_ids_have_learned_pointers(nbytes):
-    (table,) = plan_tables({"user": 50_000}, 16, method="cce-paper", nbytes=nbytes).tables
-    assert 0.97 * nbytes < table.nbytes <= nbytes or nbytes < 1_000
-    learned = table.sizes["num_learned"]
-    assert learned == 50_000 or table.pointer_nbytes == pytest.approx(nbytes / 2, rel=0.2) or nbytes < 1_000
-    real = cce.create_embedding("cce-paper", 50_000, 16, nbytes=nbytes)
-    assert (real.nbytes, real.assignments.num_learned) == (table.nbytes, learned)
 
 
 @pytest.mark.parametrize(

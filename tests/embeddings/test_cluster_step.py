@@ -155,21 +155,6 @@ def test_weighted_clustering_follows_the_frequent_ids():
     assert errors[True] < 0.5 * errors[False]
 
 
-def test_sampling_by_frequency_takes_frequent_ids():
-    settings = cce.clustering.ClusterSettings(sampling="frequency", points_per_row=5)
-    table = cce.embeddings.ClusteredEmbedding(1000, 4, num_rows=4, settings=settings, generator=seeded())
-    counts = torch.zeros(1000, dtype=torch.int64)
-    counts[:20] = 50
-    asked = []
-
-    def source(ids):
-        asked.append(ids)
-        return table.embed(ids).detach()
-
-    stage_clustering(table, source, counts, seeded()).apply()
-    assert asked[0].tolist() == list(range(20))
-
-
 @pytest.mark.slow
 def test_half_precision_tables_cluster_too():
     for dtype in (torch.bfloat16, torch.float16, torch.float64):

@@ -68,13 +68,6 @@ def test_what_an_event_says_of_pointers_is_true():
     assert event.dead_rows == count_dead([after], 10)
 
 
-def test_ids_that_stay_hashed_are_not_counted():
-    table, before, _, event = clustered(num_learned=200)
-    after = table.assignments(torch.arange(500))
-    assert event.num_ids == 200
-    assert event.churn == pytest.approx(churn(before[:200], after[:200]))
-
-
 def test_a_transfer_names_the_rows_that_ids_came_from_and_went_to():
     table, before, _, event = clustered()
     after, transfer = table.assignments(torch.arange(500)), event.transfer

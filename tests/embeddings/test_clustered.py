@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import cce
+from cce.indexing.multiply_shift import draw_seeds
 from cce.testing import LinearContract
 from helpers import slow
 from helpers.draws import seeded
@@ -21,9 +22,9 @@ class TestBeforeClustering(LinearContract):
         return torch.cat(pieces)
 
     def test_the_first_pointers_are_those_of_a_hash_function(self):
-        table = self.make()
+        table, drawn = self.make(), draw_seeds(4, torch.Generator().manual_seed(0))
         for x in (0, 17, 999):
-            expected = [slow.row(x, seeds, table.num_rows) for seeds in table.assignments.hash.seeds]
+            expected = [slow.row(x, seeds, table.num_rows) for seeds in drawn]
             assert table.assignments.pointers.to_tensor()[x].tolist() == expected
 
 
@@ -44,24 +45,6 @@ class TestAfterClustering(TestBeforeClustering):
     test_the_constructor_takes_a_device_and_a_dtype = None
     test_reset_parameters_draws_what_the_constructor_does = None
     test_any_sizes_and_budgets = None
-
-
-class TestLearnedForFrequentIdsOnly(LinearContract, variant=True):
-    table_class = cce.embeddings.ClusteredEmbedding
-    options = {"num_learned": 25}  # noqa: RUF012
-
-    def reference(self, table, x):
-        rows, pieces = table.num_rows, []
-        for column in range(table.num_columns):
-            hashed = slow.row(x, table.assignments.hash.seeds[column], rows)
-            main = int(table.assignments.pointers.to_tensor()[x, column]) if x < 25 else hashed
-            helper = slow.row(x, table.helper.seeds[column], rows)
-            pieces.append(table.codebook[2 * column * rows + main] + table.codebook[(2 * column + 1) * rows + helper])
-        return torch.cat(pieces)
-
-    test_any_sizes_and_budgets = None  # vocabularies below 25
-    test_fits_a_trained_table_or_says_why_not = None  # all ids but 25 keep hashed rows, which are others' centroids
-    test_the_first_pointers_are_those_of_a_hash_function = None
 
 
 def trained(num_ids=3000, num_groups=20, dim=8, *, noise=0.0, **options):
@@ -135,18 +118,6 @@ def test_clustering_works_in_place_and_keeps_the_number_of_parameters():
     assert 0 < event.churn <= 1
     assert event.num_ids == 3000
     assert event.seconds > 0
-
-
-def test_ids_beyond_num_learned_stay_hashed():
-    table, _ = trained(noise=0.5)
-    partial = cce.embeddings.ClusteredEmbedding(3000, 8, num_rows=20, num_learned=100)
-    ids = torch.arange(3000)
-    before = partial.assignments(ids)
-    partial.cluster()
-    after = partial.assignments(ids)
-    assert torch.equal(after[100:], before[100:])
-    assert not torch.equal(after[:100], before[:100])
-    assert partial.pointer_nbytes < table.pointer_nbytes / 10
 
 
 @pytest.mark.slow

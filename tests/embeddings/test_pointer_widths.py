@@ -57,7 +57,7 @@ def stored_nbytes(table, path):
     ("kind", "options"),
     [
         (cce.embeddings.ClusteredEmbedding, {"num_columns": 1}),
-        (cce.embeddings.ClusteredEmbedding, {"num_columns": 4, "num_learned": 333}),
+        (cce.embeddings.ClusteredEmbedding, {"num_columns": 4}),
         (cce.embeddings.ProductQuantizedEmbedding, {"num_columns": 2}),
     ],
 )
@@ -94,10 +94,8 @@ def test_a_budget_in_bytes_is_kept_and_used_with_packed_pointers(method, nbytes)
         {"a": NUM_IDS}, DIM, method=method, nbytes=nbytes, options={method: options}
     ).tables
     assert (table.pointer_nbytes, table.nbytes) == (planned.pointer_nbytes, planned.nbytes)
-    sizes = {"num_rows": table.assignments.num_rows + 1, "num_learned": table.assignments.num_learned}
-    if method == "pq":
-        sizes.pop("num_learned")
-    more = type(table).footprint(NUM_IDS, DIM, type(table).complete_options(options | sizes))
+    one_more = options | {"num_rows": table.assignments.num_rows + 1}
+    more = type(table).footprint(NUM_IDS, DIM, type(table).complete_options(one_more))
     assert more.nbytes > nbytes
 
 
@@ -105,9 +103,8 @@ def test_a_budget_in_bytes_is_kept_and_used_with_packed_pointers(method, nbytes)
 
 
 @every_width_clustered
-@pytest.mark.parametrize("num_learned", [NUM_IDS, 333])
-def test_lookups_and_gradients_are_those_of_plain_torch_before_and_after_a_clustering(num_rows, num_learned):
-    table, ids = make(num_rows, num_learned=num_learned), torch.randint(0, NUM_IDS, (900,), generator=seeded(2))
+def test_lookups_and_gradients_are_those_of_plain_torch_before_and_after_a_clustering(num_rows):
+    table, ids = make(num_rows), torch.randint(0, NUM_IDS, (900,), generator=seeded(2))
     for _ in range(2):
         found, expected = table(ids), plain(table, ids)
         assert torch.equal(found, expected)

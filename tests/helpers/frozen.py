@@ -25,7 +25,7 @@ FORMS: dict[str, list[dict[str, Any]]] = {
     "mixed-dim": [{}],
     "pq": [{}, {"residual": True}],
     "quantized": [{}, {"scale_by": "column"}, {"bits": 4}, {"padding_idx": 2}],
-    "cce-paper": [{}, {"num_learned": 100}, {"num_learned": 0}, {"padding_idx": 3, "num_columns": 1}],
+    "cce-paper": [{}, {"padding_idx": 3, "num_columns": 1}],
     "cce": [{}, {"padding_idx": 3}, {"unseen": "trained"}, {"int8": True}, {"int8": True, "unseen": "trained"}],
     **{kind.method: [{}] for kind in VARIANTS},
 }

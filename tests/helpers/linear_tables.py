@@ -79,13 +79,10 @@ TABLES = {
     "cce with two helpers": cce_table(HelpersEmbedding),
     "cce of sums": cce_table(SummedEmbedding),
     "cce of four bits": cce_table(num_rows=13, num_columns=4),
-    "cce of frequent ids, two bits": cce_table(num_learned=101, num_rows=4, num_columns=2),
+    "cce of two bits": cce_table(num_rows=4, num_columns=2),
     "cce of two bytes": cce_table(num_rows=300),
     "cce of four bytes": cce_table(num_rows=2**16 + 1),
     "cce with first rows": cce_table(FirstRowsEmbedding, first_factor=15),
-    "cce of frequent ids": cce_table(num_learned=100),
-    "cce of frequent ids, two bytes": cce_table(num_learned=100, num_rows=300),
-    "cce of no ids": cce_table(num_learned=0),
 }
 
 

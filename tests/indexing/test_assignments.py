@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from cce.indexing import Assignments, PointerStore, keep_on_cpu
+from cce.indexing import Assignments, MultiplyShift, PointerStore, keep_on_cpu
 from cce.indexing.ids import BLOCK, blocks
 from helpers.draws import seeded
 
@@ -15,29 +15,25 @@ def make(num_embeddings=50, num_columns=3, num_rows=300, *, seed=0, **options):
     return Assignments(num_embeddings, num_columns, num_rows, generator=seeded(seed), **options)
 
 
-@pytest.mark.parametrize("num_learned", [None, 0, 1, 20, 49, 50])
+def hashed(seed=0, num_columns=3, num_rows=300):
+    return MultiplyShift(num_columns, num_rows, generator=seeded(seed))
+
+
 @pytest.mark.parametrize("num_rows", [16, 300])
-def test_at_the_start_all_ids_point_where_the_hash_says(num_learned, num_rows):
-    assignments = make(num_rows=num_rows, num_learned=num_learned)
-    assert torch.equal(assignments(torch.arange(50)), assignments.hash(torch.arange(50)))
+def test_at_the_start_all_ids_point_where_a_hash_says(num_rows):
+    assignments = make(num_rows=num_rows)
+    assert torch.equal(assignments(torch.arange(50)), hashed(num_rows=num_rows)(torch.arange(50)))
 
 
 @pytest.mark.parametrize("id_dtype", [torch.int32, torch.int64])
-def test_only_ids_below_num_learned_are_stored_and_the_others_stay_hashed(id_dtype):
-    assignments = make(num_learned=20)
+def test_the_pointers_that_are_written_are_read(id_dtype):
+    assignments = make()
     rows = torch.randint(0, 300, (20, 3), generator=seeded(1))
     assignments.write(torch.arange(20), rows)
     answered = assignments(torch.arange(50, dtype=id_dtype).flip(0)).flip(0)
     assert torch.equal(answered[:20], rows)
-    assert torch.equal(answered[20:], assignments.hash(torch.arange(20, 50)))
-    assert assignments.nbytes == 71  # 67.5 and padding
-
-
-def test_with_nothing_learned_nothing_is_stored():
-    assignments = make(num_embeddings=2**62, num_learned=0)
-    ids = torch.tensor([0, 2**40, 2**62 - 1])
-    assert assignments.nbytes == 0
-    assert torch.equal(assignments(ids), assignments.hash(ids))
+    assert torch.equal(answered[20:], make()(torch.arange(20, 50)))
+    assert assignments.nbytes == 172  # 168.75 and padding
 
 
 @pytest.mark.parametrize(("num_ids", "size", "lengths"), [(0, 4, []), (3, 4, [3]), (8, 4, [4, 4]), (9, 4, [4, 4, 1])])
@@ -52,7 +48,7 @@ def test_a_vocabulary_longer_than_a_block_is_filled_to_its_end():
     num_ids = BLOCK + 3
     assignments = make(num_ids, 1, 200)
     ids = torch.tensor([0, BLOCK - 1, BLOCK, BLOCK + 2])
-    assert torch.equal(assignments(ids), assignments.hash(ids))
+    assert torch.equal(assignments(ids), hashed(num_columns=1, num_rows=200)(ids))
     assert assignments.nbytes == num_ids + 3
 
 
@@ -68,7 +64,7 @@ def test_no_cast_touches_the_pointers(num_rows):
 @pytest.mark.parametrize("stays", [False, True])
 def test_pointers_follow_to_another_device_unless_they_are_asked_to_stay(stays):
     """Of all devices that this build has none of, torch pretends to compute on "lazy" alone."""
-    assignments, away = make(num_learned=20), torch.device("lazy:0")
+    assignments, away = make(), torch.device("lazy:0")
     if stays:
         keep_on_cpu(assignments)
     pretended = FakeTensorMode(allow_non_fake_inputs=True)
@@ -76,7 +72,6 @@ def test_pointers_follow_to_another_device_unless_they_are_asked_to_stay(stays):
     with pretended:
         assignments._apply(lambda tensor: pretended.from_tensor(tensor).to(away))
         assert assignments(torch.arange(50, device=away)).device == away  # it mixes no devices, or torch would raise
-    assert assignments.hash.seeds.device == away
     assert assignments.pointers.words.device == (torch.device("cpu") if stays else away)
 
 
@@ -116,29 +111,27 @@ def test_a_checkpoint_of_other_sizes_is_refused_with_both(other, theirs):
 
 
 def test_a_checkpoint_without_pointers_is_refused_by_name_or_listed():
-    state = {"table.hash.seeds": make().hash.seeds}
     module = torch.nn.ModuleDict({"table": make()})
     with pytest.raises(RuntimeError, match=re.escape('Missing key(s) in state_dict: "table.pointers"')):
-        module.load_state_dict(state)
-    assert module.load_state_dict(state, strict=False).missing_keys == ["table.pointers"]
+        module.load_state_dict({})
+    assert module.load_state_dict({}, strict=False).missing_keys == ["table.pointers"]
 
 
-def test_pointers_of_another_number_of_rows_replace_the_old_ones_and_the_hash_follows():
-    assignments = make(num_learned=20)
+def test_pointers_of_another_number_of_rows_replace_the_old_ones():
+    assignments = make()
     assert (assignments.num_rows, assignments.pointers.bits) == (300, 9)
-    assignments.replace(PointerStore(20, 3, 4))
+    assignments.replace(PointerStore(50, 3, 4))
     assert (assignments.num_rows, assignments.pointers.bits) == (4, 2)
-    assert int(assignments(torch.arange(50)).max()) == 3  # of a hashed id
+    assert not assignments(torch.arange(50)).any()
     assignments.resize(17)
     assert (assignments.num_rows, assignments.pointers.bits) == (17, 5)
 
 
-@pytest.mark.parametrize("num_learned", [0, 20, 50])
-def test_sharing_a_model_shares_its_pointers_and_no_other_move_does(num_learned):
-    model = torch.nn.ModuleDict({"table": make(num_rows=16, num_learned=num_learned)})
+def test_sharing_a_model_shares_its_pointers_and_no_other_move_does():
+    model = torch.nn.ModuleDict({"table": make(num_rows=16)})
     before = model["table"](torch.arange(50))
     model.half().to("cpu")
     assert not model["table"].pointers.is_shared
     model.share_memory()
-    assert model["table"].pointers.is_shared is (num_learned > 0)
+    assert model["table"].pointers.is_shared
     assert torch.equal(model["table"](torch.arange(50)), before)

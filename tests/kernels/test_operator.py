@@ -79,7 +79,7 @@ def test_an_exported_program_runs_without_our_operators():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["cce", "robe", "full"])
 def test_torch_s_own_checks_of_an_operator(name):
-    tables = [TABLES[name](), TABLES["cce of frequent ids"](padding_idx=3)]
+    tables = [TABLES[name](), TABLES["cce of two bytes"](padding_idx=3)]
     look_up = Lookup(tables)
     ids = torch.arange(512).view(2, 256).t()  # a whole block of ids that differ: all that is saved for backward is set
     arguments = (ids, [table.codebook for table in tables], look_up.handle, True)

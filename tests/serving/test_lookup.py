@@ -25,7 +25,7 @@ def test_vectors_are_those_of_plain_torch_to_the_bit(method, options):
     assert RowLookup.suits([table])
 
 
-FLOATS = [("cce", {}), ("full", {"padding_idx": 2}), ("cce-paper", {"num_learned": 100}), ("pq", {})]
+FLOATS = [("cce", {}), ("full", {"padding_idx": 2}), ("cce-paper", {}), ("pq", {})]
 INT8 = [("cce", {"int8": True}), ("quantized", {"padding_idx": 2}), ("cce", {"int8": True, "padding_idx": 3})] * 2
 
 

@@ -27,7 +27,7 @@ print(json.dumps(session.run(["logits"], {each.name: inputs[each.name] for each 
 def test_a_model_runs_in_onnxruntime_without_cce(tmp_path):
     pytest.importorskip("onnxruntime")
     schema = make_schema(multi_hot=False)  # bags of ids: tests/cli/test_export.py
-    frozen = cce.freeze(make_model(schema, num_learned=200))
+    frozen = cce.freeze(make_model(schema))
     path = tmp_path / "model.onnx"
     write_onnx(path, trace(ServedModel(frozen, schema), schema), example_inputs(schema))
     assert b"/frozen.py" not in path.read_bytes()  # no paths of the machine that wrote it

@@ -41,9 +41,8 @@ IDS = torch.arange(NUM_IDS)
 UNKNOWN = torch.tensor([-1, NUM_IDS, 2_000, 10**9, -(2**63), 2**63 - 1])
 SCHEMA = Schema((Feature("id", NUM_IDS),), ())
 NUM_ROWS = {bits: 2**bits - bits // 4 for bits in range(1, 17)} | {32: 70_000}  # by the bits of a pointer
-COMMON = (4, 8, 10, 16, 32)  # bits with every number of columns and every tail; the others have three columns
+COMMON = (4, 8, 10, 16, 32)  # bits with every number of columns; the others have three columns
 COLUMNS = (1, 3, 4)
-TAILS = {"all learned": NUM_IDS, "hashed tail": 600, "hashed": 0}
 WITH_ROWS = IDS[torch.randperm(NUM_IDS, generator=torch.Generator().manual_seed(1)) < 400]  # in the map
 
 
@@ -51,16 +50,14 @@ def draw(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def learned(bits, num_columns, tail):
-    """A source whose pointers take each width, with and without ids that have none, and the rows that it names."""
-    num_rows, num_learned = NUM_ROWS[bits], TAILS[tail]
-    assignments = Assignments(NUM_IDS, num_columns, num_rows, num_learned=num_learned, generator=draw())
+def learned(bits, num_columns):
+    """A source whose pointers take each width, and the rows that it names."""
+    num_rows = NUM_ROWS[bits]
+    assignments = Assignments(NUM_IDS, num_columns, num_rows, generator=draw())
     assert assignments.pointers.bits == bits
     rows = torch.randint(0, num_rows, (NUM_IDS, num_columns), generator=draw(bits))
     rows[:2] = torch.tensor([[num_rows - 1], [0]])
-    rows[num_learned:] = assignments.hash(IDS[num_learned:])
-    if num_learned:
-        assignments.write(IDS[:num_learned], rows[:num_learned])
+    assignments.write(IDS, rows)
     first_rows = range(0, num_columns * num_rows, num_rows)
     return LearnedRows(assignments, range(num_columns), first_rows), rows + torch.tensor(list(first_rows))
 
@@ -88,10 +85,9 @@ def map_of(name):
 def cases():
     """Sources by name, with the rows of all ids where they are known beforehand."""
     found = {
-        f"{bits} bits, {columns} columns, {tail}": learned(bits, columns, tail)
-        for bits, columns, tail in product(NUM_ROWS, COLUMNS, TAILS)
-        if ((columns == 4 or tail in ("all learned", "hashed tail")) and bits in COMMON)
-        or (columns, tail) == (3, "all learned")
+        f"{bits} bits, {columns} columns": learned(bits, columns)
+        for bits, columns in product(NUM_ROWS, COLUMNS)
+        if bits in COMMON or columns == 3
     }
     found |= {
         f"{bits} bits, {columns} columns, behind a map": mapped(bits, columns)

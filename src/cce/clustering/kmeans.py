@@ -33,7 +33,6 @@ class ClusterSettings:
     points_per_row: int = 256  # paper: at most 256 sampled ids for each centroid
     tol: float = 0.0
     init: str = "random"
-    sampling: str = "uniform"  # or "frequency": ids are sampled by how often they occur
     weighted: bool = False  # k-means weighs a sampled id by how often it occurs
     backend: str = "auto"
     block_size: int = 1 << 18  # ids encoded at a time, at most
@@ -46,12 +45,6 @@ class ClusterSettings:
         check_flag("weighted", self.weighted)
         check_choice("init", self.init, INITS)
         check_choice("backend", self.backend, ("auto", *BACKENDS))
-        check_choice("sampling", self.sampling, ("uniform", "frequency"))
-
-    @property
-    def needs_counts(self) -> bool:
-        """Whether it must be known how often ids occur."""
-        return self.weighted or self.sampling == "frequency"
 
 
 def checked_settings(settings: ClusterSettings | None) -> ClusterSettings:

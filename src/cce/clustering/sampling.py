@@ -98,13 +98,11 @@ def draw_sample(
     generator: torch.Generator | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """At most `points_per_row · num_rows` ids to fit on, and their weights where the settings ask for weights."""
-    if settings.needs_counts and counts is None:
-        raise ValueError("counts must be given, or tracked by the table, for these settings: how often each id occurs.")
+    if settings.weighted and counts is None:
+        raise ValueError("counts must be given for weighted=True: how often each id occurs.")
     if counts is not None and len(counts) < num_ids:
         raise ValueError(f"counts must have shape ({num_ids},), one count per id, got {tuple(counts.shape)}.")
-    counts = counts[:num_ids] if counts is not None else None
-    by_frequency = counts if settings.sampling == "frequency" else None
-    ids = sample_ids(num_ids, settings.points_per_row * num_rows, counts=by_frequency, generator=generator)
+    ids = sample_ids(num_ids, settings.points_per_row * num_rows, generator=generator)
     if not settings.weighted or counts is None or not bool((counts[ids] > 0).any()):
         return ids, None
     return ids, counts[ids].float()

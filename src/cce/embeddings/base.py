@@ -181,11 +181,6 @@ class Embedding(RemembersArguments, nn.Module, ABC):
         return cls.size_for_budget(num_embeddings, embedding_dim, num_params, options)
 
     @classmethod
-    def smallest_options(cls, options: Options) -> Options:
-        """Further arguments that make its smallest table smaller in bytes, where they are not given."""
-        return {}
-
-    @classmethod
     def from_table(cls, weight: Tensor, *, num_params: int, **options: Any) -> Self:
         """A table of at most `num_params` parameters that starts as near to the trained `weight` as it can."""
         check_type("weight", weight, Tensor, "a Tensor")

@@ -78,7 +78,7 @@ def stage_clustering(
     generator, started = common_generator(generator), time.perf_counter()
     quantizer = table.quantizer(table.settings)
     with clean_interrupts():
-        size = table.assignments.num_learned, table.embedding_dim
+        size = table.num_embeddings, table.embedding_dim
         ids, pointers = learn_pointers(quantizer, source, size, table.settings, generator, counts)
     learned = _learned(table, pointers, quantizer.codebooks, generator)
     table.start_helpers(learned, source)
@@ -105,7 +105,7 @@ def _event(
     before, after = table.assignments(counted.to(table.codebook.device)).cpu(), learned.pointers.read(counted)
     step = max(1, len(counted) // max(COMPARED, COMPARED_PER_ROW * num_rows))
     return ClusterEvent(
-        num_ids=table.assignments.num_learned,
+        num_ids=table.num_embeddings,
         num_rows=num_rows,
         seconds=time.perf_counter() - started,
         inertias=inertias,

@@ -17,14 +17,14 @@ from torch import Tensor
 
 from cce.checks import arguments_of
 from cce.clustering import ClusterSettings, ProductQuantizer, Quantizer, Source, checked_settings
-from cce.embeddings.base import MAX_IDS, check_weight
+from cce.embeddings.base import check_weight
 from cce.embeddings.cluster_step import Learned, stage_clustering
 from cce.embeddings.clusterable import Clusterable, StagedClustering, check_clustering
 from cce.embeddings.compositional import piece_shape
 from cce.embeddings.initialization import output_variance
 from cce.embeddings.linear import LinearEmbedding
 from cce.embeddings.options import CommonOptions, Options, choice, optional, rules, whole
-from cce.embeddings.sizing import Shapes, most_within
+from cce.embeddings.sizing import Shapes
 from cce.indexing import Assignments, HashedRows, LearnedRows, MultiplyShift, RowSource
 from cce.signals import uninterrupted
 
@@ -54,8 +54,6 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
     """`T[x] = [… | M_i[h_i(x)] + M'_i[h'_i(x)] | …]` with learned `h`, hashed `h'`, `num_rows` rows in each table.
 
     num_columns: 4 in the paper, and by default, or the divisor of `embedding_dim` nearest to it.
-    num_learned: only ids below it have learned pointers; the rest stay hashed and cost nothing. By default all have, as
-        in the paper.
     settings: of k-means; by default the paper's.
     init: where both tables start. "authors": U(±1/√embedding_dim), as in the authors' code, which made the published
         results; a vector has twice the variance of other methods' at "uniform". "paper": N(0, 1), as in its text.
@@ -66,7 +64,6 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
     option_checks = rules(
         num_rows=whole(1),
         num_columns=optional(whole(1)),
-        num_learned=optional(whole(0, MAX_IDS)),
         init=choice("authors", "paper"),
     )
 
@@ -77,7 +74,6 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         *,
         num_rows: int,
         num_columns: int | None = None,
-        num_learned: int | None = None,
         settings: ClusterSettings | None = None,
         init: Init = "authors",
         **common: Unpack[CommonOptions],
@@ -89,9 +85,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         self.codebook_shape = self.shape_of(embedding_dim, options)
         self.init = init if common.get("start_scale") is None else None
         self.settings = checked_settings(settings)
-        self.assignments = Assignments(
-            num_embeddings, self.num_columns, self.num_rows, num_learned=num_learned, device="meta"
-        )
+        self.assignments = Assignments(num_embeddings, self.num_columns, self.num_rows, device="meta")
         self.helper = MultiplyShift(self.num_columns * self.num_helpers, self.num_rows, device="meta")
         self.make_parameters(options, common)
 
@@ -151,8 +145,8 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
 
     @property
     def can_cluster(self) -> bool:
-        """Whether any id has learned pointers."""
-        return self.assignments.num_learned > 0
+        """At any time."""
+        return True
 
     @property
     def tables(self) -> Tensor:
@@ -173,9 +167,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
     @torch.no_grad()
     def stage(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> StagedClustering:
         """Compute a clustering of the table as it is now (Algorithm 3, "Cluster")."""
-        check_clustering(self, counts, self.assignments.num_learned, generator)
-        if not self.can_cluster:
-            raise ValueError("num_learned must be at least 1 to cluster, got 0.")
+        check_clustering(self, counts, self.num_embeddings, generator)
         device = self.codebook.device
         return stage_clustering(self, lambda ids: self.embed(ids.to(device)), counts, generator)
 
@@ -208,39 +200,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
 
     @classmethod
     def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
-        """The codebook; pointers of every learned id, and hash functions."""
-        shape, num_learned = cls.shape_of(embedding_dim, arguments), arguments["num_learned"]
-        num_learned = num_embeddings if num_learned is None else num_learned
-        pointers = num_learned, shape.num_columns, shape.num_rows
-        return Shapes({"codebook": shape.matrix}, shape.num_columns * shape.num_tables, pointers)
-
-    @classmethod
-    def smallest_options(cls, options: Options) -> Options:
-        """The options of the smallest table: no pointers, unless `num_learned` is given."""
-        return {} if options["num_learned"] is not None else {"num_learned": 0}
-
-    @classmethod
-    def size_for_bytes(
-        cls, num_embeddings: int, embedding_dim: int, nbytes: int, options: Options, *, itemsize: int = 4
-    ) -> dict[str, Any]:
-        """Choose the rows, and the number of ids with learned pointers if it is not given.
-
-        Pointers of all ids if half of the bytes hold them, or else as many as half holds: the first ids, which are the
-        most frequent. The codebook has the rest. Whatever the best division is, neither has less than half of it.
-        """
-        size = num_embeddings, embedding_dim
-        if options["num_learned"] is not None:
-            return super().size_for_bytes(*size, nbytes, options, itemsize=itemsize)
-
-        def nbytes_of(num_learned: int) -> int:
-            return cls.footprint(*size, options | sizes | {"num_learned": num_learned}, itemsize=itemsize).nbytes
-
-        without = options | {"num_learned": 0}
-        try:
-            sizes = super().size_for_bytes(*size, nbytes - nbytes // 2, without, itemsize=itemsize)
-        except ValueError:  # half of the bytes is less than the smallest codebook
-            sizes = super().size_for_bytes(*size, nbytes, without, itemsize=itemsize)
-        num_learned = most_within(nbytes, num_embeddings, nbytes_of) or 0
-        if num_learned == num_embeddings:
-            sizes = super().size_for_bytes(*size, nbytes, options | {"num_learned": num_learned}, itemsize=itemsize)
-        return sizes | {"num_learned": num_learned}
+        """The codebook; pointers of every id, and the hash functions of helpers."""
+        shape = cls.shape_of(embedding_dim, arguments)
+        pointers = num_embeddings, shape.num_columns, shape.num_rows
+        return Shapes({"codebook": shape.matrix}, shape.num_columns * (shape.num_tables - 1), pointers)

@@ -68,8 +68,8 @@ class ProductQuantizedEmbedding(LinearEmbedding):
 
     @classmethod
     def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
-        """The codebooks; pointers of every id, and the hash functions that they start from."""
+        """The codebooks, and pointers of every id."""
         num_columns, width = piece_shape(embedding_dim, arguments["num_columns"], summed=arguments["residual"])
         num_rows = arguments["num_rows"]
-        shape = num_columns * num_rows, width
-        return Shapes({"codebook": shape}, num_hashes=num_columns, pointers=(num_embeddings, num_columns, num_rows))
+        pointers = num_embeddings, num_columns, num_rows
+        return Shapes({"codebook": (num_columns * num_rows, width)}, pointers=pointers)

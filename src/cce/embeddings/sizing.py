@@ -121,13 +121,10 @@ class TableRequest:
         return True
 
     @cached_property
-    def smallest(self) -> dict[str, Footprint]:
-        """The table of the fewest parameters, and of the fewest bytes; the full one if that has fewer."""
-        if self.fewest >= self.full.num_params:
-            return {"num_params": self.largest, "nbytes": self.largest}
-        sizes = self._size_for_budget(self.fewest)
-        in_bytes = {**sizes, **self.kind.smallest_options(self._complete)}
-        return {"num_params": self._footprint(sizes), "nbytes": self._footprint(in_bytes)}
+    def smallest(self) -> Footprint:
+        """The table of the fewest parameters; the full one if that has fewer."""
+        is_larger = self.fewest >= self.full.num_params
+        return self.largest if is_larger else self._footprint(self._size_for_budget(self.fewest))
 
     def within(self, limit: float, measure: str = "num_params") -> Footprint:
         """The largest table of at most `limit` parameters, or bytes; the smallest where none is so small.
@@ -136,9 +133,8 @@ class TableRequest:
         """
         if limit >= getattr(self.ample, measure):
             return self._footprint(self.sizes(int(limit), measure)) if self._is_open else self.largest
-        smallest = self.smallest[measure]
-        if limit <= (self.fewest if measure == "num_params" else smallest.nbytes):
-            return smallest
+        if limit <= (self.fewest if measure == "num_params" else self.smallest.nbytes):
+            return self.smallest
         return self._footprint(self.sizes(int(limit), measure))
 
     @property
@@ -180,7 +176,7 @@ class TableRequest:
     def least(self, budget: Budget) -> int:
         """The smallest budget of this kind, in its measure; a cap does not hold for methods of full size."""
         if budget.nbytes is not None:
-            return min(self.smallest["nbytes"].nbytes, self.ample.nbytes)
+            return min(self.smallest.nbytes, self.ample.nbytes)
         if budget.cap is not None and self.kind.method in FULL_SIZED:
             return 0
         return min(self.fewest, self.ample.num_params)

@@ -28,7 +28,7 @@ class SlotKind(IntEnum):
 
     OWN = 0  # with the id itself
     HASHED = 1  # with a hash of it
-    LEARNED = 2  # with a stored pointer; with a hash for ids that have none
+    LEARNED = 2  # with a stored pointer
     DIGIT = 3  # with `(id // step) mod num_rows`
     CIRCULAR = 4  # and those after it: consecutive rows of a circular array, block by block at hashed rows
     FILLED = 5  # by an earlier slot
@@ -117,7 +117,7 @@ class LearnedRows(RowSource):
 
     def describe(self) -> list[Slot]:
         """One slot for each column."""
-        return slots_of(self.assignments.pointers, self.first_rows, self.assignments.hash.seeds)
+        return slots_of(self.assignments.pointers, self.first_rows)
 
 
 @dataclass(frozen=True)
@@ -171,18 +171,17 @@ class CircularPlaces(RowSource):
         return [first, *[Slot(SlotKind.FILLED, 0, num_rows)] * (self.dim - 1)]
 
 
-def slots_of(pointers: PointerStore, first_rows: Sequence[int], seeds: Tensor | None = None) -> list[Slot]:
-    """A slot for each column of stored pointers; `seeds` are those of the hash functions of ids without any."""
+def slots_of(pointers: PointerStore, first_rows: Sequence[int]) -> list[Slot]:
+    """A slot for each column of stored pointers."""
     bits, num_columns = pointers.bits, pointers.num_columns
     return [
         Slot(
             SlotKind.LEARNED,
             first,
             pointers.num_rows,
-            None if seeds is None else seeds[column],
-            pointers.words,
-            pointers.num_ids,
-            bits,
+            pointers=pointers.words,
+            num_ids=pointers.num_ids,
+            bits=bits,
             first_bit=column * bits,
             stride=num_columns * bits,
         )

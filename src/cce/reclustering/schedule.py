@@ -134,7 +134,7 @@ class ClusterSchedule:
                     "optimizer must hold the parameters of every clustered table, "
                     f"but does not hold those of {readable_path(name) or 'the model'}."
                 )
-            if table.settings.needs_counts:
+            if table.settings.weighted:
                 raise ValueError(
                     f"settings of a schedule must not need counts, which table.cluster(counts=…) takes, "
                     f"got {table.settings}."

@@ -298,9 +298,7 @@ class FrozenCopy(FrozenTable):
 def _tensors(source: RowSource) -> dict[str, Tensor]:
     """The tensors of a source, as a file names them."""
     if isinstance(source, LearnedRows):
-        learned = source.assignments
-        hashed = {} if learned.num_learned == learned.num_embeddings else {"seeds": learned.hash.seeds}
-        return {"words": learned.pointers.words, **hashed}
+        return {"words": source.assignments.words}
     return {"seeds": source.hash.seeds} if isinstance(source, HashedRows | CircularPlaces) else {}
 
 
@@ -312,7 +310,7 @@ def _describe(source: RowSource) -> dict[str, Any]:
         return {"kind": "hashed", "num_rows": source.hash.num_rows}
     if isinstance(source, LearnedRows):
         store = source.assignments.pointers
-        return {"kind": "learned", "num_rows": store.num_rows, "bits": store.bits, "num_learned": store.num_ids}
+        return {"kind": "learned", "num_rows": store.num_rows, "bits": store.bits, "num_ids": store.num_ids}
     if isinstance(source, DigitRows):
         return {"kind": "digits", "radices": list(source.split.rows_per_column)}
     if isinstance(source, CircularPlaces):

@@ -166,18 +166,8 @@ def _hashed(group: dict[str, Any], table: Table, prefix: str, ids: Array) -> Arr
 
 
 def _learned(group: dict[str, Any], table: Table, prefix: str, ids: Array) -> Array:
-    words, num_learned = table.tensors[f"{prefix}words"], group["num_learned"]
-    if f"{prefix}seeds" not in table.tensors:
-        return _pointers(words, ids, len(group["slots"]), group["bits"])
-    hashed = _hashed(group, table, prefix, ids)
-    if num_learned == 0:
-        return hashed
-    found = _pointers(words, np.minimum(ids, num_learned - 1), len(group["slots"]), group["bits"])
-    return np.where((ids < num_learned)[:, None], found, hashed)
-
-
-def _pointers(words: Array, ids: Array, num_columns: int, bits: int) -> Array:
     """Packed pointers `(n, num_columns)` of ids: number `p` lies from bit `p · bits` on, lowest bits first."""
+    words, num_columns, bits = table.tensors[f"{prefix}words"], len(group["slots"]), group["bits"]
     at = (ids[:, None] * num_columns + np.arange(num_columns)) * bits
     four = sum(words[(at >> 3) + byte].astype(np.int64) << 8 * byte for byte in range(4))  # 3 bytes follow the last
     return np.asarray((four >> (at & 7)) & ((1 << bits) - 1))

@@ -36,23 +36,20 @@ def test_places_of_any_array_and_blocks(size, block_size, ids):
 @pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
-    num_learned=st.integers(0, 700),
     num_rows=st.sampled_from([1, 2, 3, 4, 7, 16, 17, 256, 257, 65_537]),
     columns=st.sampled_from([1, 2, 4, 8]),
 )
-@example(num_learned=700, num_rows=1000, columns=4)  # ten bits
-@example(num_learned=699, num_rows=257, columns=4)
-@example(num_learned=699, num_rows=2, columns=1)  # eight ids in a byte
-@example(num_learned=700, num_rows=4, columns=8)
-@example(num_learned=700, num_rows=16, columns=1)  # two ids in a byte
-@example(num_learned=691, num_rows=16, columns=4)
-def test_pointers_of_any_width_number_and_share(num_learned, num_rows, columns):
-    options = {"num_learned": num_learned, "num_columns": columns}
-    table = cce.embeddings.ClusteredEmbedding(700, 16, num_rows=num_rows, generator=seeded(), **options)
-    with torch.no_grad():  # another pointer than the hash's for every id and column
-        if num_learned:
-            rows = (torch.arange(num_learned).unsqueeze(1) * 31 + torch.arange(columns) * 7) % num_rows
-            table.assignments.write(torch.arange(num_learned), rows)
+@example(num_rows=1000, columns=4)  # ten bits
+@example(num_rows=257, columns=4)
+@example(num_rows=2, columns=1)  # eight ids in a byte
+@example(num_rows=4, columns=8)
+@example(num_rows=16, columns=1)  # two ids in a byte
+@example(num_rows=16, columns=4)
+def test_pointers_of_any_width_and_number(num_rows, columns):
+    table = cce.embeddings.ClusteredEmbedding(700, 16, num_rows=num_rows, num_columns=columns, generator=seeded())
+    with torch.no_grad():
+        rows = (torch.arange(700).unsqueeze(1) * 31 + torch.arange(columns) * 7) % num_rows
+        table.assignments.write(torch.arange(700), rows)
     ids = torch.arange(700)
     assert torch.equal(table(ids), plain(table, ids))
 

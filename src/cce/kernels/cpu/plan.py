@@ -169,8 +169,8 @@ class LaunchPlan:
         if needed > layout.num_rows:  # compiled loops would read what lies behind the codebook
             raise ValueError(f"codebook must have at least {needed} rows, got {layout.num_rows}.")
         num_ids = layout.num_embeddings if layout.row_map is None else layout.row_map.num_rows
-        for entry in entries:  # they would follow a hash function that is not there
-            if entry.kind is SlotKind.LEARNED and entry.seeds is None and entry.num_ids < num_ids:
+        for entry in entries:
+            if entry.kind is SlotKind.LEARNED and entry.num_ids < num_ids:
                 raise ValueError(f"pointers must be those of {num_ids} ids, got {entry.num_ids}.")
         return [self._slot_line(entry) for entry in entries]
 

@@ -166,32 +166,22 @@ def _hash(slot: Any, low: Array, high: Array, count: Any, rows: Array, to: Any) 
 @compile_loops
 def _follow_packed(slot: Any, own: Array, count: Any, rows: Array, to: Any) -> None:
     """Pointers of any width: four bytes are read for each, then all are shifted, by vector instructions."""
-    base, num_stored, mask = slot.first_row, np.uint64(slot.num_ids), np.int32((1 << min(slot.bits, 31)) - 1)
-    address, stride, first_bit, lacks_one = slot.pointers, slot.stride, slot.first_bit, False
+    base, mask = slot.first_row, np.int32((1 << min(slot.bits, 31)) - 1)
+    address, stride, first_bit = slot.pointers, slot.stride, slot.first_bit
     for i in range(count):
-        if own[i] < num_stored:
-            rows[to + i] = read_int32(address + ((np.int64(own[i]) * stride + first_bit) >> 3))
-        else:
-            lacks_one = True
+        rows[to + i] = read_int32(address + ((np.int64(own[i]) * stride + first_bit) >> 3))
     low_stride, low_first = np.int32(stride), np.int32(first_bit)
     for i in range(count):
         shift = (np.int32(own[i]) * low_stride + low_first) & 7
         rows[to + i] = np.int32(base + ((rows[to + i] >> shift) & mask))
-    for i in range(count if lacks_one else np.uint64(0)):
-        if own[i] >= num_stored:
-            rows[to + i] = np.int32(base + np.int64(hash_one(own[i], slot.seeds, slot.num_rows)))
 
 
 @compile_loops
 def _follow_bytes(slot: Any, own: Array, count: Any, rows: Array, to: Any) -> None:
     """The same for pointers of a byte each, which need no shift."""
-    base, num_stored = slot.first_row, np.uint64(slot.num_ids)
-    address, stride = slot.pointers + (slot.first_bit >> 3), slot.stride >> 3
+    base, address, stride = slot.first_row, slot.pointers + (slot.first_bit >> 3), slot.stride >> 3
     for i in range(count):
-        if own[i] < num_stored:
-            rows[to + i] = np.int32(base + np.int64(read_uint8(address + np.int64(own[i]) * stride)))
-        else:
-            rows[to + i] = np.int32(base + np.int64(hash_one(own[i], slot.seeds, slot.num_rows)))
+        rows[to + i] = np.int32(base + np.int64(read_uint8(address + np.int64(own[i]) * stride)))
 
 
 @compile_loops
