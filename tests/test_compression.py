@@ -267,7 +267,7 @@ def test_what_cannot_be_swapped_is_kept_with_a_reason(table, reason):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
-    ["hash", "hash-embedding", "ce-concat", "ce-sum", "robe", "tt", "low-rank", "mixed-dim", "collide", "pq", "cce"],
+    ["tt", "low-rank", "mixed-dim", "collide", "pq", "cce"],
 )
 def test_starting_from_trained_weights_comes_nearer_than_chance(method):
     g = torch.Generator().manual_seed(0)
@@ -288,7 +288,7 @@ def test_weights_that_are_not_finite_are_told_with_their_table():
     with pytest.raises(
         ValueError, match=r"^bad cannot start as trained: weight must be finite, got NaN or inf in 1 rows"
     ):
-        cce.compress(model, method="hash", compression=10, start="trained")
+        cce.compress(model, method="low-rank", compression=4, start="trained")
     assert type(model["good"]) is nn.Embedding
 
 

@@ -60,7 +60,6 @@ class Footprint:
         return self.full_nbytes / self.nbytes
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as for JSON."""
         more = ("nbytes", "training_nbytes", "compression", "byte_compression")
         return asdict(self) | {name: getattr(self, name) for name in more}
 
@@ -111,7 +110,6 @@ class Footprints:
         return tuple(table for table in self.tables if not table.reason)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as for JSON."""
         return {
             "tables": [table.to_dict() for table in self.tables],
             "all_tables": self.total.to_dict() if self.tables else None,

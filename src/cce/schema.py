@@ -68,7 +68,6 @@ class Schema:
         return {feature.name: feature.num_embeddings for feature in self.features}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
         features = [asdict(feature) for feature in self.features]
         return {"features": features, "dense": list(self.dense), "has_weights": self.has_weights}
 

@@ -165,8 +165,6 @@ def test_a_sample_is_of_different_ids_and_of_no_more_than_asked_for(num_ids):
     assert weights is None
 
 
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("block_size", [1, 7, 300, 1000])
 def test_the_whole_vocabulary_is_encoded_block_by_block_into_the_narrowest_pointers(block_size):

@@ -11,7 +11,7 @@ def test_the_defaults_are_the_papers():
     settings = ClusterSettings()
     assert (settings.max_iter, settings.points_per_row) == (50, 256)
     assert settings.tol == 0
-    assert (settings.init, settings.sampling, settings.weighted) == ("random", "uniform", False)
+    assert (settings.init, settings.weighted) == ("random", False)
 
 
 def test_settings_cannot_be_changed_behind_a_tables_back():

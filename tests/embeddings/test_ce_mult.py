@@ -5,7 +5,6 @@ from helpers import slow
 
 class TestHashed(EmbeddingContract):
     table_class = cce.embeddings.CompositionalProductEmbedding
-    fits_tables = False
 
     def reference(self, table, x):
         num_rows, product = table.split.num_rows, 1
@@ -17,7 +16,6 @@ class TestHashed(EmbeddingContract):
 class TestQuotientRemainder(EmbeddingContract, variant=True):
     table_class = cce.embeddings.CompositionalProductEmbedding
     options = {"split": "quotient-remainder"}  # noqa: RUF012
-    fits_tables = False
     num_variance_seeds = 100  # the quotients' table has a few rows only
 
     def reference(self, table, x):

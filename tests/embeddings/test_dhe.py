@@ -15,7 +15,6 @@ def mish(value):
 class TestDeepHash(EmbeddingContract):
     table_class = cce.embeddings.DeepHashEmbedding
     has_sparse = False
-    fits_tables = False
     budget_excess = 0.01  # the paper rounds its width
     has_matrix_products = True
 

@@ -39,12 +39,3 @@ class TestSignedHashingTrick(LinearContract, variant=True):
     def reference(self, table, x):
         row = slow.row(x, table.hash.seeds[0], table.hash.num_rows)
         return slow.sign(x, table.sign.seeds[0]) * table.codebook[row]
-
-
-def test_starting_from_a_trained_table_takes_the_mean_of_the_ids_that_share_a_row():
-    weight = torch.randn(300, 4, dtype=torch.float64)
-    table = cce.embeddings.HashingTrickEmbedding.from_table(weight, num_params=80)
-    rows = table.hash(torch.arange(300)).squeeze(1)
-    for row in range(20):
-        if (rows == row).any():
-            torch.testing.assert_close(table.codebook[row].detach(), weight[rows == row].mean(0), atol=1e-5, rtol=1e-5)

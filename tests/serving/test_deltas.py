@@ -258,7 +258,7 @@ def test_a_table_that_lost_all_rows_reads_zeros_and_may_get_new_ones(folder):
 
 @pytest.mark.parametrize(
     ("method", "options"),
-    [("cce-paper", {"num_learned": 100}), ("cce", {"unseen": "trained"}), ("robe", {}), ("pq", {}), ("quantized", {})],
+    [("cce-paper", {}), ("cce", {"unseen": "trained"}), ("robe", {}), ("pq", {}), ("quantized", {})],
     ids=str,
 )
 def test_tables_of_other_forms_have_deltas_too(folder, method, options):

@@ -28,10 +28,3 @@ def test_a_budget_that_is_not_spent_fails():
     type(contract).fills_budget = True
     with pytest.raises(AssertionError):
         contract.test_a_budget_is_met_from_below_and_nearly_spent()
-
-
-def test_a_table_that_cannot_be_fitted_must_say_so():
-    contract = broken.contract_of(broken.Sound)
-    type(contract).fits_tables = False
-    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
-        contract.test_fits_a_trained_table_or_says_why_not()

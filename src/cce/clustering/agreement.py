@@ -64,10 +64,8 @@ def _joint_entropy(code: Tensor, *others: Tensor) -> float:
 
 def _tally(codes: Tensor) -> tuple[Tensor, Tensor]:
     """The codes that occur, rising, and how often; numpy sorts several times as fast as `torch.unique`."""
-    values = np.sort(codes.numpy())
-    starts = np.flatnonzero(np.diff(values, prepend=-1))
-    counts = np.diff(starts, append=len(values))
-    return torch.from_numpy(values[starts]), torch.from_numpy(counts)
+    values, counts = np.unique(codes.numpy(), return_counts=True)
+    return torch.from_numpy(values), torch.from_numpy(counts)
 
 
 def _matched(before: Tensor, after: Tensor) -> int:

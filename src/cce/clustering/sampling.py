@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -134,16 +135,10 @@ def _draw_distinct(num_ids: int, num_samples: int, generator: torch.Generator | 
     while drawn.numel() < num_samples:
         missing = num_samples - drawn.numel()
         more = torch.randint(num_ids, (missing + missing // 2 + 16,), generator=generator, device="cpu")
-        drawn = _without_repeats(torch.cat([drawn, more]))
+        draws = torch.cat([drawn, more])
+        first = np.unique(draws.numpy(), return_index=True)[1]  # of each id
+        drawn = draws[np.sort(first)]
     return drawn[:num_samples]
-
-
-def _without_repeats(draws: Tensor) -> Tensor:
-    """Return the first draw of each id, in the order of drawing."""
-    values, positions = draws.sort(stable=True)
-    is_first = torch.ones_like(values, dtype=torch.bool)
-    is_first[1:] = values[1:] != values[:-1]
-    return draws[positions[is_first].sort().values]
 
 
 def _first_arrivals(counts: Weights, num_samples: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:

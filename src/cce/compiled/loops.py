@@ -4,7 +4,6 @@
 does all the work. `CCE_COMPILED=1` waits for compilations that would otherwise go on in the background (`background`).
 """
 
-import hashlib
 import importlib
 import os
 import warnings
@@ -46,7 +45,6 @@ def compile_loops(function: Function) -> Function:
     if not available:
         return function
     numba = importlib.import_module("numba")
-    _tell_apart(function)
     options: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
     folder = function_folder(function)
     before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
@@ -59,14 +57,3 @@ def compile_loops(function: Function) -> Function:
     if folder is not None:
         share(loops, folder)
     return cast("Function", loops)
-
-
-def _tell_apart(function: Any) -> None:
-    """Name a function that another one made by the values that it was made with.
-
-    numba names compiled code by the function and a count of the process. Two functions of one name that two processes
-    have compiled may so have the same name, and who calls both, from the cache on disk, would call one of them twice.
-    """
-    if function.__closure__ is not None:
-        values = [str(getattr(cell.cell_contents, "__qualname__", cell.cell_contents)) for cell in function.__closure__]
-        function.__qualname__ += "_" + hashlib.sha256("|".join(values).encode()).hexdigest()[:16]

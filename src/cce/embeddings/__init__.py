@@ -36,7 +36,7 @@ from cce.embeddings.initialization import (
     projection_,
 )
 from cce.embeddings.int8_rows import MOST_ROWS, Int8Rows
-from cce.embeddings.linear import LinearEmbedding, RandomEmbedding
+from cce.embeddings.linear import LinearEmbedding
 from cce.embeddings.low_rank import LowRankEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
 from cce.embeddings.options import Options, TrainingDefaults, paper_schedule, rules, whole

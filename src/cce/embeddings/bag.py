@@ -64,13 +64,11 @@ class EmbeddingBag(nn.Module):
 
     @property
     def num_embeddings(self) -> int | None:
-        """The size of the vocabulary, or None."""
         found: int | None = self.table.num_embeddings
         return found
 
     @property
     def embedding_dim(self) -> int:
-        """The length of a vector."""
         return self.table.embedding_dim
 
     def forward(
@@ -163,7 +161,6 @@ class EmbeddingBag(nn.Module):
             raise TypeError(f"per_sample_weights must have the dtype of the table, {dtype}, got {weights.dtype}.")
 
     def extra_repr(self) -> str:
-        """What `print` shows."""
         return f"mode={self.mode!r}"
 
 

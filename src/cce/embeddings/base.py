@@ -117,9 +117,9 @@ class Embedding(RemembersArguments, nn.Module, ABC):
     def embed(self, ids: Tensor) -> Tensor:
         """Vectors `(n, embedding_dim)` of checked int64 ids `(n)`."""
 
-    @abstractmethod
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
-        """Become the nearest table to `weight` `(num_embeddings, embedding_dim)` that this method finds."""
+        """Become the nearest table to `weight` `(num_embeddings, embedding_dim)` that this method finds, if it can."""
+        raise ValueError(f"method {self.method!r} cannot start from a trained table.")
 
     @classmethod
     def size_for_budget(cls, num_embeddings: Any, embedding_dim: int, num_params: int, options: Options) -> Options:
@@ -272,7 +272,6 @@ class Embedding(RemembersArguments, nn.Module, ABC):
         )
 
     def extra_repr(self) -> str:
-        """What `print` shows."""
         parts = [f"{self.num_embeddings}, {self.embedding_dim}, num_params={self.num_params}"]
         if self.padding_idx is not None:
             parts.append(f"padding_idx={self.padding_idx}")

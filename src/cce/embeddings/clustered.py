@@ -200,7 +200,6 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
 
     @classmethod
     def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
-        """The codebook; pointers of every id, and the hash functions of helpers."""
         shape = cls.shape_of(embedding_dim, arguments)
         pointers = num_embeddings, shape.num_columns, shape.num_rows
         return Shapes({"codebook": shape.matrix}, shape.num_columns * (shape.num_tables - 1), pointers)

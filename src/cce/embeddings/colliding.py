@@ -93,9 +93,8 @@ class CollidingEmbedding(Clusterable):
         quantizer = ProductQuantizer(1, self.num_rows, self.settings)
         size = self.num_embeddings, self.codebook.shape[1]
         _, pointers = learn_pointers(quantizer, self._thin_rows, size, self.settings, generator, counts)
-        codebook, assignments = self._learned(
-            quantizer.codebooks[0].to(self.projection) @ self.projection, pointers, generator
-        )
+        rows = quantizer.codebooks[0].to(self.projection) @ self.projection
+        shared = nn.Parameter(rows, requires_grad=self.codebook.requires_grad)
         event = ClusterEvent(
             num_ids=self.num_embeddings,
             num_rows=self.num_rows,
@@ -104,13 +103,12 @@ class CollidingEmbedding(Clusterable):
             churn=1.0,
             dead_rows=count_dead(pointers.blocks(), self.num_rows),
             entropies=column_entropies(pointers.to_tensor(), 1),
-            replaced={self.codebook: codebook, self.projection: None},
+            replaced={self.codebook: shared, self.projection: None},
         )
-        return StagedClustering(event, lambda: self._become_clustered(codebook, assignments))
+        return StagedClustering(event, lambda: self._become_clustered(shared, pointers))
 
     @classmethod
     def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
-        """The thin table and its projection: what is trained until the clustering."""
         thin_dim = arguments["thin_dim"]
         return Shapes({"codebook": (num_embeddings, thin_dim), "projection": (thin_dim, embedding_dim)})
 
@@ -123,17 +121,8 @@ class CollidingEmbedding(Clusterable):
     def _thin_rows(self, ids: Tensor) -> Tensor:
         return self.codebook.detach()[ids.to(self.codebook.device)]
 
-    def _learned(
-        self, rows: Tensor, pointers: PointerStore | None, generator: torch.Generator | None
-    ) -> tuple[nn.Parameter, Assignments]:
-        """What replaces the thin table: a codebook and pointers to it."""
-        assignments = Assignments(self.num_embeddings, 1, self.num_rows, generator=generator, device=rows.device)
-        if pointers is not None:
-            assignments.replace(pointers)
-        return nn.Parameter(rows, requires_grad=self.codebook.requires_grad), assignments
-
-    def _become_clustered(self, codebook: nn.Parameter, assignments: Assignments) -> None:
-        """Swap the parameters."""
+    def _become_clustered(self, codebook: nn.Parameter, pointers: PointerStore) -> None:
+        assignments = Assignments.of(pointers).to(codebook.device)
         with uninterrupted():
             self.codebook, self.projection, self.assignments = codebook, None, assignments
 
@@ -141,7 +130,7 @@ class CollidingEmbedding(Clusterable):
         """Take the form of the checkpoint first: thin, or clustered."""
         clustered = prefix + "codebook" in state_dict and prefix + "projection" not in state_dict
         if clustered and self.assignments is None:
-            zeros = self.codebook.new_zeros(self.num_rows, self.embedding_dim).detach()
-            any_seed = torch.Generator().manual_seed(0)  # that of the checkpoint follows
-            self._become_clustered(*self._learned(zeros, None, any_seed))
+            rows = self.codebook.new_zeros(self.num_rows, self.embedding_dim).detach()
+            shared = nn.Parameter(rows, requires_grad=self.codebook.requires_grad)
+            self._become_clustered(shared, PointerStore(self.num_embeddings, 1, self.num_rows))
         super()._load_from_state_dict(state_dict, prefix, *args)

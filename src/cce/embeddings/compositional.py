@@ -13,7 +13,7 @@ from torch import Tensor
 from cce.checks import check_divides, check_range
 from cce.embeddings.base import check_budget
 from cce.embeddings.initialization import normal_, output_variance, scale_factor
-from cce.embeddings.linear import RandomEmbedding, RowEmbedding
+from cce.embeddings.linear import LinearEmbedding, RowEmbedding
 from cce.embeddings.options import CommonOptions, Options, choice, optional, rules, whole
 from cce.embeddings.sizing import Shapes
 from cce.indexing import (
@@ -84,7 +84,6 @@ class CompositionalEmbedding(RowEmbedding):
 
     @classmethod
     def shapes(cls, num_embeddings: int | None, embedding_dim: int, arguments: Options) -> Shapes:
-        """The rows of all tables, and their hash functions."""
         num_tables, width = cls.pieces(embedding_dim, arguments)
         rows = rows_of_tables(arguments, num_embeddings, num_tables)
         return Shapes({"codebook": (sum(rows), width)}, num_tables if arguments["split"] == "hash" else 0)
@@ -105,7 +104,7 @@ class CompositionalEmbedding(RowEmbedding):
         return {"num_rows": radices[0]}
 
 
-class CompositionalConcatEmbedding(CompositionalEmbedding, RandomEmbedding):
+class CompositionalConcatEmbedding(CompositionalEmbedding, LinearEmbedding):
     """`T[x] = [M_1[h_1(x)] | … | M_c[h_c(x)]]` with `num_columns` tables of `embedding_dim / num_columns` values.
 
     `H` has one 1 in each block of rows, and M is block-diagonal.
@@ -124,11 +123,10 @@ class CompositionalConcatEmbedding(CompositionalEmbedding, RandomEmbedding):
         split: Split = "hash",
         **common: Unpack[CommonOptions],
     ) -> None:
-        RandomEmbedding.__init__(self, num_embeddings, embedding_dim, **common)
+        LinearEmbedding.__init__(self, num_embeddings, embedding_dim, **common)
         self.make_tables(self.check_options(num_rows=num_rows, num_columns=num_columns, split=split), common)
 
     def sources(self) -> tuple[int, int, list[RowSource]]:
-        """One row of each column's table."""
         return self.num_tables, 1, [self.split_rows()]
 
     @classmethod
@@ -137,7 +135,7 @@ class CompositionalConcatEmbedding(CompositionalEmbedding, RandomEmbedding):
         return piece_shape(embedding_dim, options["num_columns"])
 
 
-class CompositionalSumEmbedding(CompositionalEmbedding, RandomEmbedding):
+class CompositionalSumEmbedding(CompositionalEmbedding, LinearEmbedding):
     """`T[x] = M_1[h_1(x)] + … + M_t[h_t(x)]` with `num_tables` tables of full width.
 
     Unlike in hash embeddings every function has its own table.
@@ -146,7 +144,6 @@ class CompositionalSumEmbedding(CompositionalEmbedding, RandomEmbedding):
     method = "ce-sum"
 
     def sources(self) -> tuple[int, int, list[RowSource]]:
-        """One row of each table, all in one column."""
         return 1, self.num_tables, [self.split_rows()]
 
 
@@ -166,17 +163,12 @@ class CompositionalProductEmbedding(CompositionalEmbedding):
         scale_factor(first_table, self.start_variance, self.embedding_dim)
 
     def embed(self, ids: Tensor) -> Tensor:
-        """The product of one row of each table."""
         return self.look_up(ids).view(-1, self.num_tables, self.embedding_dim).prod(dim=1)
 
     def layout(self) -> Layout:
         """All factors side by side."""
         size, num_rows, sources = self.embedding_dim, len(self.codebook), (self.split_rows(),)
         return Layout(self.num_embeddings, self.num_tables, 1, size, num_rows, sources, self.padding_idx)
-
-    def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
-        """Not supported: the nearest product of shared rows is a hard problem."""
-        raise ValueError("method 'ce-mult' cannot start from a trained table; ce-sum and ce-concat can.")
 
 
 def rows_of_tables(options: Options, num_embeddings: int | None, num_tables: int) -> tuple[int, ...]:

@@ -63,20 +63,14 @@ class DeepHashEmbedding(Embedding):
         self._scale_start()
 
     def embed(self, ids: Tensor) -> Tensor:
-        """The hashes, sent through the network."""
         *hidden, last = self.layers
         activations = self.hash(ids, dtype=last.dtype)
         for layer in hidden:
             activations = functional.mish(functional.linear(activations, layer))
         return functional.linear(activations, last)
 
-    def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
-        """Not supported: a network has no closed form for it."""
-        raise ValueError("method 'dhe' cannot start from a trained table: its network must be trained.")
-
     @classmethod
     def shapes(cls, num_embeddings: int | None, embedding_dim: int, arguments: Options) -> Shapes:
-        """The layers of the network, and its hash functions."""
         width = arguments["width"]
         num_hashes = arguments["num_hashes"] or width
         widths = [num_hashes] + [width] * (arguments["num_hidden"] + 1) + [embedding_dim]

@@ -6,16 +6,18 @@ single ±1 in each row.
 
 from typing import Unpack
 
+import torch
 from torch import Tensor
 
 from cce.checks import check_flag
-from cce.embeddings.linear import RandomEmbedding
+from cce.embeddings.base import check_weight
+from cce.embeddings.linear import LinearEmbedding
 from cce.embeddings.options import CommonOptions, Options, rules, whole
 from cce.embeddings.sizing import Shapes
 from cce.indexing import HashedRows, MultiplyShift, OwnRow
 
 
-class FullEmbedding(RandomEmbedding):
+class FullEmbedding(LinearEmbedding):
     """`T = M`: `num_embeddings` rows of `embedding_dim` values, which start with the variance of DLRM's."""
 
     method = "full"
@@ -27,17 +29,20 @@ class FullEmbedding(RandomEmbedding):
         self.make_parameters({}, common)
 
     def sources(self) -> tuple[int, int, list[OwnRow]]:
-        """Each id is its own row."""
         return 1, 1, [OwnRow(len(self.codebook))]
+
+    @torch.no_grad()
+    def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
+        check_weight(self, weight)
+        self.codebook.copy_(weight)
 
     @classmethod
     def shapes(cls, num_embeddings: int | None, embedding_dim: int, arguments: Options) -> Shapes:
-        """A row for each id."""
         assert num_embeddings is not None
         return Shapes({"codebook": (num_embeddings, embedding_dim)})
 
 
-class HashingTrickEmbedding(RandomEmbedding):
+class HashingTrickEmbedding(LinearEmbedding):
     """`T[x] = s(x) · M[h(x)]`, with `num_rows` rows; the sign `s` is 1 unless `signed`."""
 
     method = "hash"
@@ -60,19 +65,15 @@ class HashingTrickEmbedding(RandomEmbedding):
         self.make_parameters(options, common)
 
     def sources(self) -> tuple[int, int, list[HashedRows]]:
-        """One hashed row."""
         return 1, 1, [HashedRows(self.hash, slots=(0,), first_rows=(0,))]
 
     @property
     def is_weighted(self) -> bool:
-        """Whether rows have signs."""
         return self.sign is not None
 
     def weights(self, ids: Tensor) -> Tensor | None:
-        """The sign of the row."""
         return None if self.sign is None else self.sign.signs(ids).unsqueeze(1)
 
     @classmethod
     def shapes(cls, num_embeddings: int | None, embedding_dim: int, arguments: Options) -> Shapes:
-        """The rows; a hash function for them, and one for signs."""
         return Shapes({"codebook": (arguments["num_rows"], embedding_dim)}, num_hashes=1 + arguments["signed"])

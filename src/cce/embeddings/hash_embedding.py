@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from cce.checks import check_flag, check_range
 from cce.embeddings.base import MAX_IDS, check_budget
-from cce.embeddings.linear import RandomEmbedding
+from cce.embeddings.linear import LinearEmbedding
 from cce.embeddings.options import CommonOptions, Options, optional, rules, whole
 from cce.embeddings.sizing import Shapes
 from cce.indexing import HashedRows, MultiplyShift
@@ -20,7 +20,7 @@ from cce.kernels import gather_rows
 WEIGHT_SHARE = 4  # a quarter of a budget goes to the importance weights
 
 
-class HashEmbedding(RandomEmbedding):
+class HashEmbedding(LinearEmbedding):
     """`T[x] = Σ_j w_j(x) · M[h_j(x)]` over `num_hashes` functions into the same `num_rows` rows.
 
     All weights are 1 unless `weighted`; then they are trained, from 1 on. Ids share `num_weights` rows of them by
@@ -71,17 +71,14 @@ class HashEmbedding(RandomEmbedding):
             nn.init.ones_(self.importance)
 
     def sources(self) -> tuple[int, int, list[HashedRows]]:
-        """`num_hashes` hashed rows of one table."""
         num_hashes = self.hash.num_hashes
         return 1, num_hashes, [HashedRows(self.hash, slots=range(num_hashes), first_rows=(0,) * num_hashes)]
 
     @property
     def is_weighted(self) -> bool:
-        """Whether rows have an importance."""
         return self.importance is not None
 
     def weights(self, ids: Tensor) -> Tensor | None:
-        """The importance of each row."""
         if self.importance is None:
             return None
         shared = ids if self.importance_hash is None else self.importance_hash(ids).squeeze(-1)
@@ -89,7 +86,6 @@ class HashEmbedding(RandomEmbedding):
 
     @classmethod
     def shapes(cls, num_embeddings: int | None, embedding_dim: int, arguments: Options) -> Shapes:
-        """The rows and the weights; hash functions of both."""
         shapes, num_hashes = {"codebook": (arguments["num_rows"], embedding_dim)}, arguments["num_hashes"]
         if not arguments["weighted"]:
             return Shapes(shapes, num_hashes)

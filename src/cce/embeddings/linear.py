@@ -1,22 +1,19 @@
 """Tables that are a product `T = H · M`: a sparse H says which rows of the codebook M an id adds up."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from cce.embeddings.base import Embedding, check_weight
+from cce.embeddings.base import Embedding
 from cce.embeddings.initialization import normal_
 from cce.embeddings.options import CommonOptions
-from cce.indexing import RowSource, Versioned, blocks, rows_of
-from cce.kernels import Layout, Lookup, gather_sum
+from cce.indexing import RowSource, Versioned, rows_of
+from cce.kernels import Layout, Lookup
 
 ID_TYPES = (torch.int32, torch.int64)
-MAX_CG_STEPS = 100
-BLOCK_VALUES = 1 << 21  # of the table that are read together
-CG_TOLERANCE = 1e-6  # of the first residual's norm
 
 
 class RowEmbedding(Versioned, Embedding):
@@ -99,49 +96,3 @@ class LinearEmbedding(RowEmbedding):
         if self.padding_idx is None:
             return vectors
         return vectors.masked_fill((ids == self.padding_idx).unsqueeze(-1), 0)
-
-
-class RandomEmbedding(LinearEmbedding):
-    """A linear table whose H is drawn once (or computed) and never learned."""
-
-    def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
-        """Least squares: the codebook M that minimises `‖H M − weight‖`, by conjugate gradients."""
-        check_weight(self, weight)
-        with torch.no_grad():
-            self.codebook.copy_(least_squares_codebook(self, weight))
-
-
-def least_squares_codebook(table: LinearEmbedding, weight: Tensor) -> Tensor:
-    """The smallest M that minimises `‖H M − weight‖`, never building H, which is as tall as the vocabulary."""
-    solution = torch.zeros_like(table.codebook, dtype=torch.float64)
-
-    def product(codebook: Tensor) -> Tensor:  # Hᵀ · H · codebook
-        return _transposed_product(table, lambda ids: gather_sum(codebook, *table.lookup(ids)))
-
-    residual = _transposed_product(table, lambda ids: weight[ids.to(weight.device)].to(solution))
-    direction, size = residual.clone(), residual.square().sum()
-    target = size * CG_TOLERANCE**2
-    for _ in range(MAX_CG_STEPS):
-        if size <= target:
-            break
-        image = product(direction)
-        step = size / (direction * image).sum()
-        solution += step * direction
-        residual -= step * image
-        previous, size = size, residual.square().sum()
-        direction = residual + (size / previous) * direction
-    return solution.to(table.codebook.dtype)
-
-
-def _transposed_product(table: LinearEmbedding, vectors: Callable[[Tensor], Tensor]) -> Tensor:
-    """`Hᵀ · V` in double precision, where `vectors` gives the rows of V of some ids."""
-    total = torch.zeros_like(table.codebook, dtype=torch.float64)
-    assert table.num_embeddings is not None  # it starts from a trained table
-    for block in blocks(table.num_embeddings, max(1, BLOCK_VALUES // table.embedding_dim)):
-        ids = block.to(total.device)
-        rows, weights = table.lookup(ids)  # (n, columns, terms)
-        pieces = vectors(ids).view(*rows.shape[:2], 1, -1).expand(*rows.shape, -1)
-        if weights is not None:
-            pieces = pieces * weights.to(pieces.dtype).unsqueeze(-1)
-        total.index_add_(0, rows.reshape(-1), pieces.reshape(-1, total.shape[1]))
-    return total

@@ -40,7 +40,6 @@ class LowRankEmbedding(Embedding):
         projection_(self.projection, generator=generator)
 
     def embed(self, ids: Tensor) -> Tensor:
-        """The narrow row, widened."""
         return gather_rows(self.narrow, ids, sparse=self.sparse) @ self.projection
 
     @torch.no_grad()
@@ -53,7 +52,6 @@ class LowRankEmbedding(Embedding):
 
     @classmethod
     def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
-        """The narrow table and the projection."""
         rank = arguments["rank"]
         return Shapes({"narrow": (num_embeddings, rank), "projection": (rank, embedding_dim)})
 

@@ -87,7 +87,6 @@ class MixedDimensionEmbedding(Embedding):
 
     @classmethod
     def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
-        """The narrow table of each block, and its projection where it needs one."""
         blocks = list(zip(arguments["block_sizes"], arguments["block_dims"], strict=True))
         projections = [(dim, embedding_dim) for _, dim in blocks if dim < embedding_dim]
         narrow = {f"narrow.{index}": block for index, block in enumerate(blocks)}
@@ -96,18 +95,20 @@ class MixedDimensionEmbedding(Embedding):
     @classmethod
     def size_for_budget(cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Options) -> Options:
         """The most full-width ids, by bisection; each halving of the width reaches `2^(1/temperature)` as far."""
-        temperature = options["temperature"]
-        smallest = _blocks(num_embeddings, embedding_dim, 0, temperature)
-        check_budget(cls.method, num_params, _count(*smallest, embedding_dim))
+
+        def sizes(scale: float) -> Options:
+            block_sizes, block_dims = _blocks(num_embeddings, embedding_dim, scale, options["temperature"])
+            return {"block_sizes": block_sizes, "block_dims": block_dims}
+
+        def count(scale: float) -> int:
+            return cls.shapes(num_embeddings, embedding_dim, sizes(scale)).num_params
+
+        check_budget(cls.method, num_params, count(0))
         low, high = 0.0, float(num_embeddings)
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
-            if _count(*_blocks(num_embeddings, embedding_dim, middle, temperature), embedding_dim) <= num_params:
-                low = middle
-            else:
-                high = middle
-        sizes, dims = _blocks(num_embeddings, embedding_dim, low, temperature)
-        return {"block_sizes": sizes, "block_dims": dims}
+            low, high = (middle, high) if count(middle) <= num_params else (low, middle)
+        return sizes(low)
 
 
 def _blocks(num_ids: int, full_dim: int, scale: float, temperature: float) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -117,11 +118,6 @@ def _blocks(num_ids: int, full_dim: int, scale: float, temperature: float) -> tu
     sizes = [end - start for start, end in pairwise([0, *ends, num_ids])]
     nonempty = [(size, dim) for size, dim in zip(sizes, dims, strict=True) if size > 0]
     return tuple(size for size, _ in nonempty), tuple(dim for _, dim in nonempty)
-
-
-def _count(sizes: Sequence[int], dims: Sequence[int], full_dim: int) -> int:
-    pairs = zip(sizes, dims, strict=True)
-    return sum(size * dim + (dim * full_dim if dim < full_dim else 0) for size, dim in pairs)
 
 
 def _check_blocks(sizes: Sequence[int], dims: Sequence[int], num_ids: int, full_dim: int) -> None:

@@ -49,7 +49,6 @@ class ProductQuantizedEmbedding(LinearEmbedding):
         self.make_parameters(options, common)
 
     def sources(self) -> tuple[int, int, list[LearnedRows]]:
-        """One row of each codebook: side by side, or summed when residual."""
         num_columns, num_rows = self.assignments.num_columns, self.assignments.num_rows
         first_rows = range(0, num_columns * num_rows, num_rows)
         rows = LearnedRows(self.assignments, slots=range(num_columns), first_rows=first_rows)
@@ -68,7 +67,6 @@ class ProductQuantizedEmbedding(LinearEmbedding):
 
     @classmethod
     def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
-        """The codebooks, and pointers of every id."""
         num_columns, width = piece_shape(embedding_dim, arguments["num_columns"], summed=arguments["residual"])
         num_rows = arguments["num_rows"]
         pointers = num_embeddings, num_columns, num_rows

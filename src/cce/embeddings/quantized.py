@@ -121,22 +121,18 @@ class QuantizedEmbedding(Embedding):
 
     @property
     def num_params(self) -> int:
-        """The codes."""
         num_params: int = self.num_embeddings * self.embedding_dim
         return num_params
 
     @property
     def codebook_nbytes(self) -> int:
-        """Bytes of codes and scales."""
         return super().codebook_nbytes + self.codes.nbytes
 
     @property
     def pointer_nbytes(self) -> int:
-        """There are no pointers."""
         return 0
 
     def embed(self, ids: Tensor) -> Tensor:
-        """The codes of the rows, times their scale."""
         return self.codes.read(ids).to(self.scale.dtype) * self.scale
 
     @torch.no_grad()
@@ -153,7 +149,6 @@ class QuantizedEmbedding(Embedding):
 
     @classmethod
     def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
-        """The scales, and the codes of every row."""
         num_scales = embedding_dim if arguments["scale_by"] == "column" else 1
         return Shapes(
             {"scale": (1, num_scales)},
@@ -162,7 +157,6 @@ class QuantizedEmbedding(Embedding):
         )
 
     def extra_repr(self) -> str:
-        """What `print` shows."""
         return f"{super().extra_repr()}, bits={self.codes.bits}"
 
 

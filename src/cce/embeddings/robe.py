@@ -10,13 +10,13 @@ from typing import Unpack
 from cce.checks import check_range
 from cce.embeddings.base import MAX_IDS
 from cce.embeddings.compositional import default_columns
-from cce.embeddings.linear import RandomEmbedding
+from cce.embeddings.linear import LinearEmbedding
 from cce.embeddings.options import CommonOptions, Options, optional, rules, whole
 from cce.embeddings.sizing import Shapes
 from cce.indexing import CircularPlaces, MultiplyShift
 
 
-class RobeEmbedding(RandomEmbedding):
+class RobeEmbedding(LinearEmbedding):
     """`T[x]_i = M[(h(p // Z) + p mod Z) mod size]` with `p = x · embedding_dim + i` and `Z = block_size`.
 
     By default a vector is four blocks, as CE and CCE have four columns.
@@ -44,10 +44,8 @@ class RobeEmbedding(RandomEmbedding):
         self.make_parameters(options, common)
 
     def sources(self) -> tuple[int, int, list[CircularPlaces]]:
-        """The index in the array of each value of the vector."""
         return self.embedding_dim, 1, [CircularPlaces(self.hash, self.embedding_dim, self.block_size)]
 
     @classmethod
     def shapes(cls, num_embeddings: int | None, embedding_dim: int, arguments: Options) -> Shapes:
-        """The array, and its hash function."""
         return Shapes({"codebook": (arguments["size"], 1)}, num_hashes=1)

@@ -46,7 +46,6 @@ class TensorTrainEmbedding(Embedding):
         scale_factor(self.cores[-1], self.start_variance, self.embedding_dim)
 
     def embed(self, ids: Tensor) -> Tensor:
-        """The product of one slice of each core."""
         digits = mixed_radix_digits(ids, self.radices).unbind(-1)
         first, middle, last = (
             gather_rows(core, digit, sparse=self.sparse) for core, digit in zip(self.cores, digits, strict=True)
@@ -71,7 +70,6 @@ class TensorTrainEmbedding(Embedding):
 
     @classmethod
     def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
-        """The cores."""
         widths = _widths(dimension_factors(embedding_dim), arguments["ranks"])
         cores = zip(balanced_radices(num_embeddings, NUM_CORES), widths, strict=True)
         return Shapes({f"cores.{index}": core for index, core in enumerate(cores)})

@@ -54,7 +54,6 @@ class Assignments(IndexModule):
 
     @property
     def words(self) -> Tensor:
-        """What the pointers are stored in."""
         return self.pointers.words
 
     @words.setter
@@ -63,17 +62,14 @@ class Assignments(IndexModule):
 
     @property
     def num_rows(self) -> int:
-        """How many rows a pointer can name."""
         return self.pointers.num_rows
 
     @property
     def num_columns(self) -> int:
-        """How many pointers an id has."""
         return self.pointers.num_columns
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the pointers."""
         return self.pointers.nbytes
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -127,5 +123,4 @@ class Assignments(IndexModule):
             error_msgs.append(f"pointers mismatch for {prefix}pointers: {error}")
 
     def extra_repr(self) -> str:
-        """What `print` shows."""
         return f"num_embeddings={self.pointers.num_ids}, num_columns={self.num_columns}, bits={self.pointers.bits}"

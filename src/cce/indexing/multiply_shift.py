@@ -85,12 +85,10 @@ class _Hashes(IndexModule):
         self.reset_parameters(generator)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Become other random functions, in place."""
         if not self.seeds.is_meta:
             self.seeds.copy_(draw_seeds(self.num_hashes, generator))
 
     def extra_repr(self) -> str:
-        """What `print` shows."""
         return f"num_hashes={self.num_hashes}"
 
 
@@ -128,7 +126,6 @@ class MultiplyShift(_Hashes):
         return 1 - 2 * (hash32(ids, self.seeds) >> 31)
 
     def extra_repr(self) -> str:
-        """What `print` shows."""
         return f"{super().extra_repr()}, num_rows={self.num_rows}"
 
 

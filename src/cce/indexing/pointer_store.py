@@ -47,12 +47,10 @@ class PointerStore:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all pointers."""
         return self.words.nbytes
 
     @property
     def is_meta(self) -> bool:
-        """Whether there is nothing in memory."""
         return self.words.is_meta
 
     def set_meta(self, is_meta: bool) -> None:  # noqa: FBT001

@@ -71,7 +71,6 @@ class QuotientRemainder(nn.Module):
         return self(ids) + starts  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
-        """What `print` shows."""
         return f"radices={self.rows_per_column}"
 
 

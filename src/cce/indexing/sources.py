@@ -77,11 +77,9 @@ class OwnRow(RowSource):
     slots: Sequence[int] = (0,)
 
     def rows(self, ids: Tensor) -> Tensor:
-        """The ids themselves."""
         return ids.unsqueeze(-1)
 
     def describe(self) -> list[Slot]:
-        """One slot."""
         return [Slot(SlotKind.OWN, 0, self.num_rows)]
 
 
@@ -94,11 +92,9 @@ class HashedRows(RowSource):
     first_rows: Sequence[int]
 
     def rows(self, ids: Tensor) -> Tensor:
-        """Each function's row, in its table."""
         return _shift(self.hash(ids), self.first_rows)
 
     def describe(self) -> list[Slot]:
-        """One slot for each function."""
         pairs = zip(self.first_rows, self.hash.seeds.unbind(), strict=True)
         return [Slot(SlotKind.HASHED, first, self.hash.num_rows, own) for first, own in pairs]
 
@@ -112,11 +108,9 @@ class LearnedRows(RowSource):
     first_rows: Sequence[int]
 
     def rows(self, ids: Tensor) -> Tensor:
-        """Each column's row, in its table."""
         return _shift(self.assignments(ids), self.first_rows)
 
     def describe(self) -> list[Slot]:
-        """One slot for each column."""
         return slots_of(self.assignments.pointers, self.first_rows)
 
 
@@ -128,15 +122,12 @@ class DigitRows(RowSource):
 
     @property
     def slots(self) -> Sequence[int]:  # type: ignore[override]
-        """One for each digit."""
         return range(len(self.split.rows_per_column))
 
     def rows(self, ids: Tensor) -> Tensor:
-        """Each digit's row, in its table."""
         return self.split.stacked(ids)
 
     def describe(self) -> list[Slot]:
-        """One slot for each digit."""
         radices = self.split.rows_per_column
         first_rows = accumulate((0, *radices[:-1]))
         steps = accumulate((1, *radices[:-1]), lambda step, radix: step * radix)
@@ -154,7 +145,6 @@ class CircularPlaces(RowSource):
 
     @property
     def slots(self) -> Sequence[int]:  # type: ignore[override]
-        """One for each number."""
         return range(self.dim)
 
     def rows(self, ids: Tensor) -> Tensor:

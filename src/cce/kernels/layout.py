@@ -31,7 +31,6 @@ class Layout:
 
     @property
     def dim(self) -> int:
-        """The embedding dimension."""
         return self.columns * self.width
 
     @property

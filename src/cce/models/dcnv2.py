@@ -56,7 +56,6 @@ class DCNv2(ConcatenatingModel):
         self.output = make_linear(size + (hidden[-1] if hidden else 0), 1, generator)
 
     def forward(self, batch: Batch) -> Tensor:
-        """Logits `(batch)`."""
         first = self.concatenate(batch)
         crossed = first
         for layer in self.cross:

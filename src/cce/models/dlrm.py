@@ -69,7 +69,6 @@ class DLRM(nn.Module):
         self.register_buffer("pairs", first * num_vectors + second, persistent=False)
 
     def forward(self, batch: Batch) -> Tensor:
-        """Logits `(batch)`."""
         vectors = self.tables(batch.ids, batch.offsets)  # (B, F, D)
         parts = [vectors.flatten(1)] if self.concatenate else []
         if self.bottom is not None:

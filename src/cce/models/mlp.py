@@ -40,5 +40,4 @@ class MLP(ConcatenatingModel):
         )
 
     def forward(self, batch: Batch) -> Tensor:
-        """Logits `(batch)`."""
         return self.network(self.concatenate(batch)).squeeze(-1)  # type: ignore[no-any-return]

@@ -41,7 +41,6 @@ class FrozenCollection(LookupHolder):
 
     @property
     def num_features(self) -> int:
-        """Columns of ids."""
         return len(self.features)
 
     def forward(

@@ -231,7 +231,7 @@ def _table_changes(before: Table, after: Table, name: str) -> tuple[TableDelta, 
 def _has_rows(table: Table) -> bool:
     """Whether something is stored of each id, or each with a row, by itself."""
     (kind, *others) = [group["kind"] for group in table.spec["groups"]]
-    return not others and (kind == "own" or (kind == "learned" and "groups.0.seeds" not in table.tensors))
+    return not others and kind in ("own", "learned")
 
 
 # -- frozen models -----------------------------------------------------------------------------------------------------
@@ -312,13 +312,10 @@ def _source(group: dict[str, Any], tensors: Mapping[str, Tensor], layout: Layout
         if kind == "circular":
             new.hash.seeds = tensors["seeds"]
         return new  # type: ignore[no-any-return]
-    hashes = MultiplyShift(len(slots), group["num_rows"], generator=torch.Generator().manual_seed(0))
-    hashes.seeds = tensors.get("seeds", hashes.seeds)
     if kind == "hashed":
+        hashes = MultiplyShift(len(slots), group["num_rows"], generator=torch.Generator().manual_seed(0))
+        hashes.seeds = tensors["seeds"]
         return HashedRows(hashes, slots, group["first_rows"])
-    store = PointerStore(group["num_learned"], len(slots), group["num_rows"], bits=group["bits"])
+    store = PointerStore(group["num_ids"], len(slots), group["num_rows"], bits=group["bits"])
     store.words = tensors["words"]
-    learned = Assignments.of(store)
-    if "seeds" in tensors:
-        learned.num_embeddings, learned.hash = layout.num_embeddings, hashes
-    return LearnedRows(learned, slots, group["first_rows"])
+    return LearnedRows(Assignments.of(store), slots, group["first_rows"])

@@ -75,7 +75,6 @@ class Export:
     missing: str = ""  # why a run has no vocabularies
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
         return asdict(self) | {"path": str(self.path)}
 
 

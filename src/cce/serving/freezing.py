@@ -1,7 +1,7 @@
 """`freeze`: the same model for inference, with nothing that only training needs; and bundles, files of such models.
 
 Tables become `FrozenTable`s: no gradients, no counts, packed pointers, codebooks in float32, helper tables left out
-where they are zero. Ids without pointers stay hashed. All else in the model is copied as it is.
+where they are zero. All else in the model is copied as it is.
 
 A bundle is one safetensors file that `numpy_reader` maps, whose metadata describe the tables as JSON
 (`docs/format.md`). Safetensors writes the widest types first, so that each tensor lies at a multiple of its own size.

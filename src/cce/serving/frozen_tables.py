@@ -212,7 +212,6 @@ class FrozenTable(nn.Module):
         }
 
     def extra_repr(self) -> str:
-        """What `print` shows."""
         return f"{self.num_embeddings}, {self.embedding_dim}, nbytes={self.nbytes}"
 
 
@@ -250,7 +249,6 @@ class FrozenRows(LookupHolder, FrozenTable):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of everything stored."""
         return sum(tensor.nbytes for tensor in self.tensors().values())
 
     def tensors(self) -> dict[str, Tensor]:
@@ -283,12 +281,10 @@ class FrozenCopy(FrozenTable):
         self.table = copy.deepcopy(table).float().cpu().requires_grad_(requires_grad=False).eval()
 
     def embed(self, ids: Tensor) -> Tensor:
-        """The vectors of the copy."""
         return self.table.embed(ids)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the copy."""
         return self.table.nbytes
 
 

@@ -102,7 +102,7 @@ def changed_table(table: Table, delta: Delta, name: str) -> Table:
 
 def shape_of(spec: dict[str, Any]) -> dict[str, Any]:
     """All that is said of a table except how many ids have rows."""
-    return spec | {"groups": [{**group, "num_learned": None} for group in spec["groups"]]}
+    return spec | {"groups": [{**group, "num_ids": None} for group in spec["groups"]]}
 
 
 # -- what is stored of each id -----------------------------------------------------------------------------------------

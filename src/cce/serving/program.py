@@ -39,7 +39,6 @@ class ServedModel(nn.Module):
         self.has_dense = bool(schema.dense)
 
     def forward(self, inputs: Inputs) -> Tensor:
-        """Logits `(B)`."""
         ids = inputs.get("ids")
         columns: Any = {name: self._column(inputs, name) for name in self.names} if ids is None else ids
         first = ids if ids is not None else inputs.get(f"offsets.{self.names[0]}", inputs[f"ids.{self.names[0]}"])

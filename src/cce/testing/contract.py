@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cce.budget import Budget
-from cce.embeddings import FullEmbedding, TableRequest
+from cce.embeddings import Embedding, FullEmbedding, TableRequest
 from cce.testing.modules import ModuleTests
 from cce.testing.values import DIM, NUM_IDS, ContractBase, ValueTests, trained
 
@@ -102,7 +102,7 @@ class SizeTests(ContractBase):
     def test_fits_a_trained_table_or_says_why_not(self) -> None:
         weight = torch.randn(NUM_IDS, DIM, generator=torch.Generator().manual_seed(3))
         budget = int(NUM_IDS * DIM / self.compression)
-        if not self.fits_tables:
+        if self.table_class.fit_to is Embedding.fit_to:
             with pytest.raises(ValueError, match=self.table_class.method):
                 self.table_class.from_table(weight, num_params=budget, **self.options)
             return
@@ -115,7 +115,7 @@ class EmbeddingContract(ValueTests, ModuleTests, SizeTests):
     """Inherit, set `table_class`, and write `reference`: the formula of the method for one id.
 
     Class attributes say where a method differs from the rule: `options`, `compression`, `budget_excess`,
-    `fills_budget`, `fits_tables`, `has_sparse`, `has_matrix_products`. A test that does not apply is switched off by
+    `fills_budget`, `has_sparse`, `has_matrix_products`. A test that does not apply is switched off by
     setting its name to None. `class TestMore(TestMine, variant=True)` tests other `options` of a class that is under
     contract already, by its values and sizes alone: pickles, threads and compilers are tried `ONCE_A_CLASS`.
     """

@@ -31,7 +31,6 @@ class ContractBase:
     embedding_dims: ClassVar[tuple[int, ...]] = (1, 3, 7, 24)  # that it must be able to have
     budget_excess: ClassVar[float] = 0  # the share by which a table may exceed its budget
     fills_budget: ClassVar[bool] = True  # to 98 % at ordinary sizes
-    fits_tables: ClassVar[bool] = True  # fit_to approximates a trained table; otherwise it raises a ValueError
     has_sparse: ClassVar[bool] = True  # sparse=True gives sparse gradients; otherwise it is rejected
     has_matrix_products: ClassVar[bool] = False  # of torch: their bits depend on the machine and on threads
     num_variance_seeds: ClassVar[int] = 8  # tables whose values the variance at the start is measured on

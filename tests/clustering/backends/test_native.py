@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from cce.clustering.backends import native
-from cce.clustering.backends.native import CellsLloyd, GemmLloyd, native_lloyd
+from cce.clustering.backends.native import CellSearch, NativeLloyd, ScoreSearch
 from cce.clustering.backends.torch import PlainLloyd, measure_all
 from cce.clustering.search.gemm import Found
 from cce.compiled import parallel_for
@@ -37,7 +37,7 @@ def test_a_search_inside_a_task_of_the_pool_ends(num_threads):
 @pytest.mark.parametrize(("width", "num_clusters"), [(4, 150), (3, 3), (1, 60)])
 def test_each_step_equals_the_plain_one_while_centroids_move(width, num_clusters):
     points = torch.randn(3000, width, generator=torch.Generator().manual_seed(0))
-    ours = CellsLloyd(points, None)
+    ours = NativeLloyd(points, None)
     plain = PlainLloyd(ours.points, None)
     centroids = points[:num_clusters]
     for _ in range(6):
@@ -50,15 +50,15 @@ def test_each_step_equals_the_plain_one_while_centroids_move(width, num_clusters
 
 
 def test_points_of_few_dimensions_lie_in_cells_and_others_go_to_products():
-    assert isinstance(native_lloyd(torch.zeros(9, 1), None), CellsLloyd)
-    assert isinstance(native_lloyd(torch.zeros(9, 4), None), CellsLloyd)
-    assert isinstance(native_lloyd(torch.zeros(9, 5), None), GemmLloyd)
-    assert isinstance(native_lloyd(torch.zeros(9, 4, dtype=torch.float64), None), GemmLloyd)
+    assert isinstance(NativeLloyd(torch.zeros(9, 1), None).search, CellSearch)
+    assert isinstance(NativeLloyd(torch.zeros(9, 4), None).search, CellSearch)
+    assert isinstance(NativeLloyd(torch.zeros(9, 5), None).search, ScoreSearch)
+    assert isinstance(NativeLloyd(torch.zeros(9, 4, dtype=torch.float64), None).search, ScoreSearch)
 
 
 def test_each_step_of_wide_points_equals_the_plain_one_while_centroids_move():
     points = torch.randn(2000, 16, generator=torch.Generator().manual_seed(0))
-    ours, plain = GemmLloyd(points, None), PlainLloyd(points, None)
+    ours, plain = NativeLloyd(points, None), PlainLloyd(points, None)
     centroids = points[:50]
     for _ in range(8):
         mine, theirs = ours.assign(centroids), plain.assign(centroids)

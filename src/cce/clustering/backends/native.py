@@ -6,24 +6,19 @@ Wider points, and those of float64, are scored by a matrix product (`search.gemm
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from cce import compiled
-from cce.clustering.backends import Assigned, Backend, Lloyd
+from cce.clustering.backends import Assigned, Backend
 from cce.clustering.search import filtering, gemm
 from cce.clustering.search.cells import (
     WIDTH,
-    Cells,
     Doubles,
     Floats,
     Found,
     Ints,
-    Longs,
     Rows,
     build_split_tree,
     padded,
@@ -39,44 +34,62 @@ ROWS_IN_PART = 1 << 16  # points summed in one task; fixed, so that sums do not 
 LARGEST_SUMS = 1 << 23  # values in the partial sums of all tasks: 64 MB
 
 
-def native_lloyd(points: Tensor, weights: Tensor | None) -> Lloyd:
-    """Return the step that is best for points of this width."""
-    return (CellsLloyd if _suits_cells(points) else GemmLloyd)(points, weights)
+class CellSearch:
+    """The nearest centroids of CPU points of few dimensions, which it holds in the order of their cells."""
 
-
-def _suits_cells(points: Tensor) -> bool:
-    return points.shape[1] <= WIDTH and points.dtype == torch.float32
-
-
-class CellsLloyd:
-    """Lloyd's step for CPU points of few dimensions, which it holds in the order of their cells."""
-
-    def __init__(self, points: Tensor, weights: Tensor | None) -> None:
-        rows = padded(points.numpy())
+    def __init__(self, rows: Floats) -> None:
+        rows = padded(rows)
         self.cells = sort_into_cells(rows, build_split_tree(rows, len(rows)))
-        order = torch.from_numpy(self.cells.order)
-        self.points = torch.from_numpy(self.cells.rows)[:, : points.shape[1]]
-        self.weights = _ones(points) if weights is None else weights[order]
-        self.found = _new_found(rows)
+        self.order, self.rows, self.found = self.cells.order, self.cells.rows, _new_found(rows)
 
-    def assign(self, centroids: Tensor) -> Assigned:
-        """Find every point's nearest centroid and sum the points of each cluster."""
-        _search_cells(self.cells, padded(centroids.numpy()), self.found)
-        return sum_clusters(self.points, self.weights, self.found, centroids.shape[0])
+    def find(self, centroids: Floats) -> Found:
+        """Search some cells at a time."""
+        columns, num_cells = np.ascontiguousarray(padded(centroids).T), len(self.cells.starts) - 1
+
+        def task(index: int) -> None:
+            last = min((index + 1) * CELLS_IN_TASK, num_cells)
+            filtering.assign_cells(self.cells, index * CELLS_IN_TASK, last, columns, self.found)
+
+        parallel_for(task, -(-num_cells // CELLS_IN_TASK))
+        return self.found
 
 
-class GemmLloyd:
-    """Lloyd's step for wide CPU points."""
+class ScoreSearch:
+    """The nearest centroids of wide CPU points."""
+
+    order = slice(None)
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows, self.found = rows, _new_found(rows)
+
+    def find(self, centroids: Rows) -> Found:
+        """Score all points."""
+        gemm.gemm_nearest(self.rows, gemm.prepare_centers(centroids), self.found)
+        return self.found
+
+
+def _new_found(rows: Rows) -> Found:
+    return Found(np.empty(len(rows), np.int32), np.empty(len(rows), rows.dtype))
+
+
+def _search_of(points: Tensor) -> tuple[type[CellSearch | ScoreSearch], int]:
+    """The search that is best for points of this width, and how many points to give it at a time."""
+    if points.shape[1] <= WIDTH and points.dtype == torch.float32:
+        return CellSearch, LARGEST_BLOCK
+    return ScoreSearch, GEMM_BLOCK
+
+
+class NativeLloyd:
+    """Lloyd's step for CPU points, in the order in which they are searched."""
 
     def __init__(self, points: Tensor, weights: Tensor | None) -> None:
-        self.points = points
-        self.weights = _ones(points) if weights is None else weights
-        self.found = _new_found(points.numpy())
+        self.search = _search_of(points)[0](points.numpy())
+        self.points = torch.from_numpy(self.search.rows)[:, : points.shape[1]]
+        self.weights = points.new_ones(1).expand(len(points)) if weights is None else weights[self.search.order]
 
     def assign(self, centroids: Tensor) -> Assigned:
-        """Find every point's nearest centroid and sum the points of each cluster."""
-        gemm.gemm_nearest(self.points.numpy(), gemm.prepare_centers(centroids.numpy()), self.found)
-        return sum_clusters(self.points, self.weights, self.found, centroids.shape[0])
+        found = self.search.find(centroids.numpy())
+        return sum_clusters(self.points, self.weights, found, centroids.shape[0])
 
 
 def sum_clusters(points: Tensor, weights: Tensor, found: Found, n_clusters: int) -> Assigned:
@@ -116,8 +129,8 @@ def sum_rows(rows: Rows, weights: Rows, nearest: Ints, squares: Rows, begin: int
 
 def native_nearest(points: Tensor, centroids: Tensor) -> Tensor:
     """Return the `(n,)` int64 indices of the nearest centroids, block by block."""
-    rows, nearest = points.numpy(), np.empty(len(points), np.int64)
-    search, largest = _search_of(points, centroids)
+    rows, centers, nearest = points.numpy(), centroids.numpy(), np.empty(len(points), np.int64)
+    kind, largest = _search_of(points)
     num_blocks = -(-len(rows) // largest)
     if num_blocks > 1:  # as many for every thread
         num_blocks = -(-num_blocks // torch.get_num_threads()) * torch.get_num_threads()
@@ -125,49 +138,11 @@ def native_nearest(points: Tensor, centroids: Tensor) -> Tensor:
 
     def task(index: int) -> None:
         part = slice(index * size, min((index + 1) * size, len(rows)))
-        search(rows[part], nearest[part])
+        search = kind(rows[part])
+        nearest[part][search.order] = search.find(centers).nearest
 
     parallel_for(task, num_blocks)
     return torch.from_numpy(nearest)
-
-
-def _search_of(points: Tensor, centroids: Tensor) -> tuple[Callable[[Floats, Longs], None], int]:
-    """A search that writes the nearest centroids of some points, and how many points to give it at a time."""
-    if _suits_cells(points):
-        return partial(_cells_nearest, padded(centroids.numpy())), LARGEST_BLOCK
-    return partial(_gemm_nearest, gemm.prepare_centers(centroids.numpy())), GEMM_BLOCK
-
-
-def _cells_nearest(centers: Floats, rows: Floats, nearest: Longs) -> None:
-    rows, found = padded(rows), _new_found(rows)
-    cells = sort_into_cells(rows, build_split_tree(rows, len(rows)))
-    _search_cells(cells, centers, found)
-    nearest[cells.order] = found.nearest
-
-
-def _gemm_nearest(centers: gemm.Centers, rows: Rows, nearest: Longs) -> None:
-    found = _new_found(rows)
-    gemm.gemm_nearest(rows, centers, found)
-    nearest[:] = found.nearest
-
-
-def _search_cells(cells: Cells, centers: Floats, found: Found) -> None:
-    """Find the nearest centroids of all points, some cells at a time."""
-    columns, num_cells = np.ascontiguousarray(centers.T), len(cells.starts) - 1
-
-    def task(index: int) -> None:
-        last = min((index + 1) * CELLS_IN_TASK, num_cells)
-        filtering.assign_cells(cells, index * CELLS_IN_TASK, last, columns, found)
-
-    parallel_for(task, -(-num_cells // CELLS_IN_TASK))
-
-
-def _new_found(rows: Rows) -> Found:
-    return Found(np.empty(len(rows), np.int32), np.empty(len(rows), rows.dtype))
-
-
-def _ones(points: Tensor) -> Tensor:
-    return points.new_ones(1).expand(len(points))
 
 
 def _why_not(points: Tensor) -> str:
@@ -179,4 +154,4 @@ def _why_not(points: Tensor) -> str:
     return ""
 
 
-BACKEND = Backend("native", nearest=native_nearest, lloyd=native_lloyd, why_not=_why_not)
+BACKEND = Backend("native", nearest=native_nearest, lloyd=NativeLloyd, why_not=_why_not)

@@ -15,7 +15,6 @@ from cce.compiled import compile_loops
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
 Rows = npt.NDArray[Any]  # float32 or float64
 
 WIDTH = 4  # of all points here, so that inner loops disappear; fewer dimensions are padded with zeros: they add nothing

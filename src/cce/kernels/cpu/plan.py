@@ -69,7 +69,7 @@ class LaunchPlan:
         self.dim = sum(layout.dim for layout in layouts)
         self.shapes = [(layout.num_rows, layout.width) for layout in layouts]  # of the codebooks
         self.num_slots = [layout.num_slots for layout in layouts]
-        self.most_slots, self.fewest_slots = max(self.num_slots), min(self.num_slots)
+        self.most_slots = max(self.num_slots)
         self.block_values = BLOCK * max(layout.dim for layout in layouts)  # of the vectors of a block of ids
         self._state: dict[int, Tensor] = {}  # one tensor of each storage
         self.slots = np.array([line for layout in layouts for line in self._slot_lines(layout)], SLOT)
