@@ -18,7 +18,7 @@ def test_the_readmes_lines_in_a_plain_loop_score_as_the_trainer_and_as_full_tabl
         found[way] = WAYS[way](Job(rows, model, lr=2e-3, epochs=2, served=0, seed=0))
         found[way].setdefault("test", score(model, rows, "test"))
     own, trainer, full = found["cce"], found["cce-train"], found["full"]
-    assert own["test"] == pytest.approx(trainer["test"], abs=0.002)
+    assert own["test"] == pytest.approx(trainer["test"], abs=0.002)  # one seed each; means of eight are within 0.0002
     assert own["test"] < full["test"] + 0.002
     assert trainer["served"] < 4 * 16 * sum(rows.sizes) / 4
     assert own["held"] < full["held"] / 10

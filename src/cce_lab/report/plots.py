@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 UNITS = {"training": "B", "bytes": "B", "params": ""}  # the axes to choose from
 OVER_SEEDS = "Mean over seeds; the band goes from the least to the greatest."
-OF_CURVES = "One run of each series: its best budget, the lowest seed. Dotted: clusterings."
+OF_CURVES = "One run of each series: its best budget, the lowest seed."
+DOTTED = "Dotted: clusterings and refits."
 OF_SIZES = "One run of each series, that of the lowest seed, without refits. The largest size is int8 rows."
 MOST_POINTS = 60  # of one curve: more cannot be seen
 TRAINED, FINALIZED, REFITTED = "training", "finalized", "refits"
@@ -84,7 +85,8 @@ def curve_plot(group: Group, styles: Mapping[str, Style]) -> Plot:
         steps = sorted({event["step"] for event in best.first.events if "step" in event})
         rows += [about | {"step": step, "marked": 1} for step in steps]
     spec = curve_spec(rows, styles, f"validation {leading.title}")
-    return Plot(f"{file_word(leading.name)}-curves", f"Training curves: {leading.title}", spec, OF_CURVES)
+    about = f"{OF_CURVES} {DOTTED}" if any("marked" in row for row in rows) else OF_CURVES
+    return Plot(f"{file_word(leading.name)}-curves", f"Training curves: {leading.title}", spec, about)
 
 
 def curve_rows(validations: Sequence[Row], info: MetricInfo) -> list[Row]:
@@ -141,7 +143,7 @@ def run_plots(history: RunHistory, leading: str) -> list[Plot]:
         info = describe_metric(name)
         rows = [{"series": phase, **row} for phase, lines in phases.items() for row in curve_rows(lines, info)]
         spec = curve_spec([*rows, *marks], PHASES, f"validation {info.title}")
-        about = "Dotted: clusterings and refits." if marks else ""
+        about = DOTTED if marks else ""
         plots.append(Plot(f"{file_word(name)}-curve", info.title, spec, about))
     losses = [each for each in history.losses if is_number(each.get("loss"))]
     some = losses[:: 1 + len(losses) // MOST_POINTS]
