@@ -205,6 +205,7 @@ def test_numbers_go_on_after_a_kill_between_the_delta_and_the_export(folder):
     again = cce.delta(copy.deepcopy(model), since=folder)
     assert (again.path, again.number) == (None, 1)
     assert str(again) == "nothing has changed since delta 1"
+    assert numpy_reader.open_bundle(folder / MODEL).state.version.number == 1
     second = cce.delta(learn(model, 2), since=folder)
     assert second.number == 2
     for path in (first, second.path):
@@ -215,11 +216,13 @@ def test_numbers_go_on_after_a_kill_between_the_delta_and_the_export(folder):
 def test_a_new_codebook_is_a_full_export_and_says_so(folder):
     model, frozen, bundle = begin(folder)
     learn(model, 1)
-    for sizes in ({"num_columns": 4, "num_rows": 10}, {"num_columns": 4, "num_rows": 10, "seed": 5}):
+    for number, seed in ((1, 0), (2, 5)):
         compact = copy.deepcopy(model)
-        cce.finalize(compact, **sizes)
+        cce.finalize(compact, num_columns=4, num_rows=10, seed=seed)
         report = cce.delta(compact, since=folder)
         assert str(report).count("new codebook: a full export") >= 2
+        items = report.tables[1]
+        assert (items.admitted, items.changed > 0, items.evicted) == (items.num_ids - 80 if number == 1 else 0, True, 0)
         for reader in (frozen, bundle):
             cce.apply_delta(reader, report.path)
             assert contents(reader) == contents(freeze(compact))

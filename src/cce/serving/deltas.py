@@ -112,7 +112,7 @@ def delta(model: nn.Module, *, since: Path | str) -> DeltaReport:
 
     Tables that train as int8 rows are encoded with the codebooks that are served; they stay as they are. The delta is a
     file `delta-000001.safetensors` (and so on) in the folder, whose `model.safetensors` then is the model as it is now:
-    a full export. Nothing is written if nothing has changed.
+    a full export. Nothing is written if nothing has changed. Of several processes, let one call it.
 
     since: the folder of an export in the format safetensors, or that `write_bundle` wrote `model.safetensors` to.
     """
@@ -129,25 +129,32 @@ def delta(model: nn.Module, *, since: Path | str) -> DeltaReport:
         tensors, text = bundle_of(now)
         specs, arrays = json.loads(text)["tables"], {name: as_array(each) for name, each in tensors.items()}
         tables, changes = _changes(served.state, specs, arrays)
-        found = tuple(replace(each, lost=lost.get(each.name)) for each in tables)
-        before, sizes = served.state.version, sum(each.nbytes for each in arrays.values())
-        if not changes:
-            return DeltaReport(None, before.number, 0, sizes, found)
-        names = {name.rpartition("/")[0] for name in changes}
-        metadata = {"format": FORMAT, "version": VERSION, **before.to_dict(), "number": str(before.number + 1)}
-        metadata["tables"] = json.dumps({name: spec for name, spec in specs.items() if name in names})
-        metadata["sha256"] = checksum(changes, metadata)
-        with replace_file(path) as temporary, usual_permissions(temporary):
-            save_file(changes, temporary, metadata)
-            flush(temporary)
-        with replace_file(folder / MODEL) as temporary:
-            write_bundle(temporary, now, Version(before.model, before.number + 1, metadata["sha256"]))
-            flush(temporary)
-        return DeltaReport(path, before.number + 1, path.stat().st_size, sizes, found)
+        written, version = None, served.state.version
+        if changes:
+            written, version = path, _write_delta(path, changes, specs, version)
+        if version != open_bundle(folder / MODEL).state.version:
+            with replace_file(folder / MODEL) as temporary:
+                write_bundle(temporary, now, version)
+                flush(temporary)
+    sizes = (path.stat().st_size if changes else 0), sum(each.nbytes for each in arrays.values())
+    found = (replace(each, lost=lost.get(each.name)) for each in tables)
+    return DeltaReport(written, version.number, *sizes, tuple(found))
 
 
 def _delta_path(folder: Path, number: int) -> Path:
     return folder / f"delta-{number:06d}.safetensors"
+
+
+def _write_delta(path: Path, changes: Tensors, specs: Mapping[str, Any], now: Version) -> Version:
+    """Write the delta that follows this version; the one that it makes."""
+    names = {name.rpartition("/")[0] for name in changes}
+    metadata = {"format": FORMAT, "version": VERSION, **now.to_dict(), "number": str(now.number + 1)}
+    metadata["tables"] = json.dumps({name: spec for name, spec in specs.items() if name in names})
+    metadata["sha256"] = checksum(changes, metadata)
+    with replace_file(path) as temporary, usual_permissions(temporary):
+        save_file(changes, temporary, metadata)
+        flush(temporary)
+    return Version(now.model, now.number + 1, metadata["sha256"])
 
 
 def _as_served(model: nn.Module, served: Mapping[str, Table]) -> tuple[nn.Module, dict[str, float]]:
@@ -202,10 +209,8 @@ def _table_changes(before: Table, after: Table, name: str) -> tuple[TableDelta, 
     if after.spec["num_embeddings"] != before.num_embeddings or after.embedding_dim != before.embedding_dim:
         raise ValueError(f"since must be an export of this model, but its table {name!r} has other ids or dimensions.")
     is_new = shape_of(before.spec) != shape_of(after.spec)
-    if is_new or not _has_rows(after):
-        num_ids = len(rows_of(after)[1]) if _has_rows(after) else 0
-        known = TableDelta(name, num_ids, changed=num_ids, has_new_codebook=is_new)
-        return known, after.tensors if is_new else changes
+    if not (_has_rows(before) and _has_rows(after)):
+        return TableDelta(name, 0, has_new_codebook=is_new), after.tensors if is_new else changes
     key, keys, rows = rows_of(after)
     _, old_keys, old_rows = rows_of(before)
     at = np.searchsorted(old_keys, keys)
@@ -213,10 +218,13 @@ def _table_changes(before: Table, after: Table, name: str) -> tuple[TableDelta, 
     is_old[is_old] = old_keys[at[is_old]] == keys[is_old]
     gone = np.ones(len(old_keys), bool)
     gone[at[is_old]] = False
-    differs = (old_rows[at[is_old]] != rows[is_old]).any(1)
     new = keys[~is_old]
+    known = TableDelta(name, len(keys), len(new), int(is_old.sum()), int(gone.sum()), has_new_codebook=True)
+    if is_new:
+        return known, after.tensors
+    differs = (old_rows[at[is_old]] != rows[is_old]).any(1)
     rest = {each: tensor for each, tensor in changes.items() if each != key and not each.startswith("map.")}
-    known = TableDelta(name, len(keys), len(new), int(differs.sum()), int(gone.sum()), "rows.values" in rest)
+    known = replace(known, changed=int(differs.sum()), has_new_codebook="rows.values" in rest)
     if not known.admitted + known.changed + known.evicted:
         return known, rest
     given = np.concatenate([rows[is_old][differs], rows[~is_old]])
