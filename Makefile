@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --max-wor
 # Modules are compiled when they are first imported: pip would compile every file of every package, one by one.
 PIP := $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
 
-.PHONY: demo test suite test-fast test-settings soak lint bench docs clean
+.PHONY: demo test suite test-fast test-settings test-torchrec soak lint bench docs clean
 
 demo: $(VENV)/installed  ## train a small recommender with three kinds of table; print a table, write a page
 	$(BIN)/cce demo --out $(DEMO_OUT)
@@ -28,6 +28,9 @@ test-fast: $(VENV)/installed-dev  ## the tests that one runs while working: all 
 
 test-settings: $(VENV)/installed-dev  ## what a machine could disturb, as on other machines; SETTINGS='avx2 generic' for some
 	$(BIN)/python tests/settings.py $(SETTINGS)
+
+test-torchrec: $(VENV)/installed-dev  ## tests with TorchRec, which is put into a folder of its own
+	PYTHON=$(BIN)/python tests/torchrec_environment.sh $(VENV)/torchrec
 
 soak: $(VENV)/installed-dev  ## SIGKILLs at random moments, and a comparison with what nobody disturbed; KILLS=60
 	$(BIN)/python tests/soak.py --kills $(KILLS)

@@ -1,10 +1,11 @@
 """One table of 10 million to a billion ids, from its first row to lookups of what was saved: peak memory and seconds.
 
-    python -m benchmarks.scale [--quick] [--ids 10_000_000 …] [--seen 200_000_000]
+    python -m benchmarks.scale [--quick] [--ids 10_000_000 …] [--seen 200_000_000] [--ranks 2]
     python -m benchmarks.scale --table    # writes the table of docs/memory.md from the record
 
 Every case is a process of its own: int8 rows of 16 values, one byte an id when served. Rows are given by counts that
-are known beforehand; with `--seen`, that many of the ids, all over the vocabulary, earn theirs in steps. Then come
+are known beforehand; with `--seen`, that many of the ids, all over the vocabulary, earn theirs in steps. With `--ranks`
+that many processes share the rows out, and figures are those of the process that has the largest. Then come
 steps on batches drawn by Zipf's law, `finalize`, `save`, and a new model that loads the file and looks the batches up.
 Peaks are resident memory above what there was when all code was loaded and no table was made; seconds are CPU time of
 all threads. A case that does not fit in the memory that is available is named and left out. The record has the commit
@@ -36,6 +37,7 @@ STRIDE = 618_034_003  # between the ids of one rank and the next, a prime: frequ
 SIZES = (10_000_000, 100_000_000, 1_000_000_000)
 SEEN = {1_000_000_000: 200_000_000}
 FULL = 12 * DIM  # bytes an id of a full table with Adam's two moments
+KEY = ("num_ids", "num_seen", "ranks")  # of a case
 PHASES = ("rows", "steps", "finalize", "save", "open", "lookups")
 PAGE, MARKS = Path("docs/memory.md"), ("<!-- scale: begin -->\n", "<!-- scale: end -->")
 
@@ -46,13 +48,15 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     parser.add_argument("--ids", type=int, nargs="*", default=None)
     parser.add_argument("--seen", type=int, default=None, help="ids that earn rows in steps")
     parser.add_argument("--table", action="store_true", help="write the table of docs/memory.md from the record")
-    parser.add_argument("--one", nargs=2, type=int, default=None, help=argparse.SUPPRESS)  # prints JSON
+    parser.add_argument("--ranks", type=int, default=1, help="processes that share the rows out")
+    parser.add_argument("--one", nargs=5, default=None, help=argparse.SUPPRESS)  # sizes, rank, store: prints JSON
     options = parser.parse_args(argv)
     if options.table:
         PAGE.write_text(with_table(PAGE.read_text(), read()))
         return []
     if options.one:
-        print(json.dumps(measure(*options.one)))
+        *numbers, store = options.one
+        print(json.dumps(measure(*map(int, numbers), store)))
         return []
     sizes = options.ids or ([100_000] if options.quick else SIZES)
     cases = [(size, options.seen or size) for size in sizes]
@@ -64,10 +68,10 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
             sizes_of = format_bytes(needed(size, seen)), format_bytes(available())
             print("{:,} ids need {}, and {} are available".format(size, *sizes_of), file=sys.stderr)
             continue
-        figures.append(_in_a_process(size, seen))
+        figures.append(_in_processes(size, seen, options.ranks))
         print(table(figures[-1:]), file=sys.stderr, flush=True)
         if not options.quick:
-            known = {(each["num_ids"], each["num_seen"]): each for each in [*read(), *figures]}
+            known = {tuple(each[name] for name in KEY): each for each in [*read(), *figures]}
             keep("scale", [known[key] for key in sorted(known)])
     return figures
 
@@ -88,47 +92,51 @@ def read() -> list[dict[str, Any]]:
     return json.loads((RESULTS / "scale.json").read_text())["figures"]  # type: ignore[no-any-return]
 
 
-def measure(size: int, seen: int) -> dict[str, Any]:
+def measure(size: int, seen: int, ranks: int, rank: int, store: str) -> dict[str, Any]:
     """Seconds and the peak of each phase, in this process."""
-    _Case(3_000, seen * 3_000 // size).run()  # all code is loaded from here on
+    from torch import distributed
+
+    if ranks > 1:
+        distributed.init_process_group("gloo", init_method=f"file://{store}/store", rank=rank, world_size=ranks)
+    _Case(3_000, seen * 3_000 // size, rank, store).run()  # all code is loaded from here on
     give_back_memory()
-    facts = {"commit": commit(), "num_ids": size, "num_seen": seen, "dim": DIM, "full": FULL * size}
-    return facts | _Case(size, seen).run()
+    found = _Case(size, seen, rank, store).run()
+    if ranks > 1:
+        distributed.destroy_process_group()
+    facts = {"commit": commit(), "num_ids": size, "num_seen": seen, "ranks": ranks, "dim": DIM, "full": FULL * size}
+    return facts | found
 
 
 class _Case:
     """A table and what is done to it, phase after phase."""
 
-    def __init__(self, size: int, seen: int) -> None:
+    def __init__(self, size: int, seen: int, rank: int, folder: str) -> None:
         import torch
 
         from benchmarks.traffic import draw_ids
 
-        generator = torch.Generator().manual_seed(1)
-        self.size, self.seen = size, seen
+        generator = torch.Generator().manual_seed(1 + rank)
+        self.size, self.seen, self.path = size, seen, Path(folder) / f"{size}.safetensors"
         self.batches = [draw_ids("zipf", seen, BATCH, generator) for _ in range(STEPS)]
         self.before = resident()
 
     def run(self) -> dict[str, Any]:
         found: dict[str, Any] = {"phases": {}}
-        with tempfile.TemporaryDirectory(dir=".") as folder:
-            self.path = Path(folder) / "table.safetensors"
-            for phase in PHASES:
-                started, start = time.process_time(), resident()
-                with PeakMemory() as peak:
-                    getattr(self, phase)()
-                seconds = time.process_time() - started
-                give_back_memory()
-                figures = {"seconds": seconds, "peak": start - self.before + peak.bytes}
-                found["phases"][phase] = figures | {"held": resident() - self.before}
-                print(f"{self.size:,} {phase}: {figures}", file=sys.stderr, flush=True)
-            found["file"] = self.path.stat().st_size
-        return found | {"steps": STEPS, "batch": BATCH}
+        for phase in PHASES:
+            started, start = time.process_time(), resident()
+            with PeakMemory() as peak:
+                getattr(self, phase)()
+            seconds = time.process_time() - started
+            give_back_memory()
+            figures = {"seconds": seconds, "peak": start - self.before + peak.bytes}
+            found["phases"][phase] = figures | {"held": resident() - self.before}
+            print(f"{self.size:,} {phase}: {figures}", file=sys.stderr, flush=True)
+        return found | {"file": self.path.stat().st_size, "steps": STEPS, "batch": BATCH}
 
     def make(self) -> cce.EmbeddingCollection:
         import cce
 
-        return cce.EmbeddingCollection({"id": self.size}, DIM, seed=0)
+        return cce.EmbeddingCollection({"id": self.size}, DIM, seed=0, shard=True)  # a process alone has all rows
 
     def rows(self) -> None:
         """Give rows, by counts or by steps."""
@@ -194,10 +202,17 @@ class _Case:
             raise RuntimeError("the loaded table has other vectors than the one that was saved.")
 
 
-def _in_a_process(size: int, seen: int) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.scale", "--one", str(size), str(seen)]
-    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(result.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+def _in_processes(size: int, seen: int, ranks: int) -> dict[str, Any]:
+    """The figures of the first process, with the largest of all processes in each phase."""
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        numbers = [[str(each) for each in (size, seen, ranks, rank)] for rank in range(ranks)]
+        commands = [[sys.executable, "-m", "benchmarks.scale", "--one", *each, folder] for each in numbers]
+        started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
+        said = [process.communicate()[0] for process in started]
+    found = [json.loads(text.splitlines()[-1]) for text in said]
+    for phase, figures in found[0]["phases"].items():
+        figures.update({name: max(each["phases"][phase][name] for each in found) for name in figures})
+    return found[0]  # type: ignore[no-any-return]
 
 
 def with_table(text: str, figures: list[dict[str, Any]]) -> str:
@@ -217,7 +232,8 @@ def table(figures: list[dict[str, Any]]) -> str:
         seconds = {name: phase["seconds"] for name, phase in each["phases"].items()}
         sizes = (max(peaks["rows"], peaks["steps"]), peaks["finalize"], each["file"])
         spent = (*(seconds[name] for name in PHASES[:3]), seconds["save"] + seconds["open"], seconds["lookups"])
-        cells = [f"{each['num_seen']:,} of {each['num_ids']:,}", *map(format_bytes, sizes)]
+        shares = f", {each['ranks']} processes" if each["ranks"] > 1 else ""
+        cells = [f"{each['num_seen']:,} of {each['num_ids']:,}{shares}", *map(format_bytes, sizes)]
         cells += [*(f"{each:.1f}" for each in spent), format_bytes(each["full"])]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

@@ -23,28 +23,31 @@ from cce.distributed import current_ranks, gather_rows, pack, unpack
 from cce.embeddings import MOST_ROWS, CCEEmbedding, Route, Share, sharded_tables, share_of, whole_state
 from cce.version import __version__
 
-FORMAT, HEADER = 1, "header"
+FORMAT, HEADER, SPREAD = 1, "header", "spread/"
 INDEX = ("rows.", "pointers.")  # of a table: what is shared out
 
 
 def save_checkpoint(folder: Path | str, model: nn.Module, optimizer: Optimizer | None = None, **state: Any) -> None:
     """Save a model, its optimizer and plain values or tensors of `state` to a folder that all ranks see.
 
-    All ranks must call it. The folder has no `.metadata` until everything is written.
+    All ranks must call it. The folder has no `.metadata` until everything is written. Tensors that TorchRec shares out
+    are saved with the model; their optimizer is TorchRec's affair.
     """
     check_type("model", model, nn.Module, "a torch.nn.Module")
     ranks, tables, tensors = current_ranks(), sharded_tables(model), dict[str, Tensor]()
     inside = tuple(f"{name}.{each}".removeprefix(".") for name in tables for each in INDEX)
+    own = {name: value for name, value in model.state_dict().items() if not name.startswith(inside or ("\0",))}
+    spread = {name: own.pop(name) for name, value in [*own.items()] if _is_spread(value)}
     content = {
-        "model": {name: value for name, value in model.state_dict().items() if not name.startswith(inside or ("\0",))},
+        "model": own,
         "optimizer": None if optimizer is None else optimizer.state_dict(),
         "state": state,
     }
     plain = pack(content, tensors)
     header = {"format": FORMAT, "cce": __version__, "world_size": ranks.world_size, "tables": list(tables)}
-    header |= {"plain": plain, "tensors": list(tensors)}
+    header |= {"plain": plain, "tensors": list(tensors), "spread": list(spread)}
     tensors[HEADER] = torch.frombuffer(bytearray(json.dumps(header).encode()), dtype=torch.uint8)
-    written = tensors if ranks.is_main else {}
+    written = (tensors if ranks.is_main else {}) | {SPREAD + name: value for name, value in spread.items()}
     for name, table in tables.items():
         written |= {_key(name, ranks.rank, part): tensor for part, tensor in share_of(table).items()}
     with _quiet():
@@ -69,6 +72,9 @@ def load_checkpoint(folder: Path | str, model: nn.Module, optimizer: Optimizer |
         codebook = state[f"{name}.codebook".removeprefix(".")]
         index = whole_state(table, _shares(saved, name, table), codebook)
         state |= {f"{name}.{key}".removeprefix("."): value for key, value in index.items()}
+    if saved.header["spread"]:
+        here = model.state_dict()
+        state |= saved.fill({name: here[name] for name in saved.header["spread"]})
     model.load_state_dict(state)
     for table in sharded_tables(model).values() if current_ranks().rank else ():
         table.rows.forget_counters()  # rank 0 has those of all
@@ -92,6 +98,16 @@ class _Saved:
         with _quiet():
             dcp.load(found, storage_reader=self.reader, no_dist=True)
         return found
+
+    def fill(self, tensors: dict[str, Any]) -> dict[str, Any]:
+        """Read what others share out into tensors that are here, each rank what it has of them."""
+        dcp.load({SPREAD + name: tensor for name, tensor in tensors.items()}, storage_reader=self.reader, no_dist=True)
+        return tensors
+
+
+def _is_spread(value: Any) -> bool:
+    """Whether it is a tensor that others share out over ranks, such as TorchRec."""
+    return isinstance(value, Tensor) and type(value) not in (Tensor, nn.Parameter)
 
 
 def _shares(saved: _Saved, name: str, table: CCEEmbedding) -> list[Share]:

@@ -55,11 +55,12 @@ def test_bytes_in_training_of_large_tables_are_those_in_the_record():
 
 
 def test_peaks_of_up_to_a_billion_ids_are_those_of_the_formula(monkeypatch):
-    """`docs/memory.md`: rows, a bit and a half for each possible id, and a byte more in `finalize`."""
+    """`docs/memory.md`: a share of the rows, a bit and a half for each possible id, and a byte more in `finalize`."""
     monkeypatch.chdir(ROOT)
     figures = scale.read()
     assert {10_000_000, 100_000_000} <= {figure["num_ids"] for figure in figures}
     for figure in figures:
-        held = 19 * figure["num_seen"] + 3 * figure["num_ids"] / 16
-        for phase, nbytes in (("steps", held), ("finalize", held + figure["num_seen"])):
+        num_rows = figure["num_seen"] / figure["ranks"]
+        held = 19 * num_rows + 3 * figure["num_ids"] / 16
+        for phase, nbytes in (("steps", held), ("finalize", held + num_rows)):
             assert figure["phases"][phase]["peak"] == pytest.approx(nbytes, rel=0.15), (phase, figure)

@@ -25,6 +25,7 @@ def test_rows_follow_the_order_of_ids_whatever_the_order_in_which_they_came():
     assert torch.equal(row_map(torch.arange(1000)), expected)
     assert torch.equal(torch.cat(list(row_map.ids())), chosen)
     assert row_map.num_rows == len(chosen)
+    assert torch.equal(row_map.ids_of(torch.arange(0, 300, 7)), chosen[::7])
 
 
 def test_ids_may_come_part_by_part_and_go_again():

@@ -90,11 +90,12 @@ def test_bags_of_int8_rows_train_and_are_finalized():
 
 
 @pytest.mark.slow
-def test_a_distributed_model_without_a_seed_has_equal_index_state_on_all_ranks_and_different_seeds_raise(tmp_path):
-    paths = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
+@pytest.mark.parametrize("job", ["replicates", "shards"])
+def test_a_distributed_model_has_the_same_tables_on_all_ranks_or_a_share_of_them_on_each(tmp_path, job):
+    paths = os.pathsep.join([str(TESTS), *sys.path])
     processes = [
         subprocess.Popen(
-            [sys.executable, str(TESTS / "helpers" / "torchrec_ranks.py"), str(tmp_path), str(rank)],
+            [sys.executable, str(TESTS / "helpers" / "torchrec_ranks.py"), str(tmp_path), str(rank), job],
             env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

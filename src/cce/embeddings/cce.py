@@ -223,6 +223,13 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
             raise ValueError("start must be 'random' with shard=True, got trained weights.")
         self.rows.fit(weight)
 
+    def shard_(self) -> None:
+        """Keep the share of this rank, of a table that is the same on all ranks. Make the optimizer after this call."""
+        state, name, self.shard = self.state_dict(), self.rows.name, True
+        self.reset_parameters()
+        self.rows.name = name
+        self.load_state_dict(state)
+
     # -- the compact form ----------------------------------------------------------------------------------------------
 
     def trained_rows(self, counts: Tensor | None = None) -> TrainedRows:
@@ -232,8 +239,7 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
 
     def sampled_rows(self, num_samples: int, counts: Tensor | None = None) -> SampledRows:
         """A sample of the rows of all ranks, which must all call it."""
-        share = self.trained_rows(counts)
-        return SampledRows(share, torch.cat([self.row_map.parts[0][:0], *self.row_map.ids()]), num_samples)
+        return SampledRows(self.trained_rows(counts), num_samples)
 
     def encode(self, rows: TrainedRows, codebooks: Codebooks) -> Compact:
         """The compact form with these codebooks; `become` lets the table have it."""

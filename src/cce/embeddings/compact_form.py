@@ -260,7 +260,7 @@ class SampledRows(TrainedRows):
     num_samples: the rows of the sample. All ranks must make it; what is the same on all is computed by one.
     """
 
-    def __init__(self, share: TrainedRows, ids: Tensor, num_samples: int) -> None:
+    def __init__(self, share: TrainedRows, num_samples: int) -> None:
         rows, ranks = share.rows, current_ranks()
         self.rows, self.dim, self.first = rows, share.dim, 0
         totals = gather_rows(torch.tensor([[share.num_points, share.mass]], dtype=torch.float64), ranks)
@@ -270,7 +270,7 @@ class SampledRows(TrainedRows):
         is_all = self.num_points <= num_samples
         own = share.num_points if is_all else round(num_samples * share.mass / self.mass)
         at, weights = draw_weighted(share.weights, own, generator=torch.Generator().manual_seed(ranks.rank))
-        gathered = (gather_rows(each.cpu(), ranks) for each in (ids.to(at.device)[at], share._codes(at), weights))
+        gathered = (gather_rows(each.cpu(), ranks) for each in (rows.map.ids_of(at), share._codes(at), weights))
         ids, codes, weights = gathered
         order = rows.map.in_order(ids)
         self.weights, self._sampled = weights[order], codes[order]

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torchrec.distributed.types import ModuleSharder, ShardingEnv, ShardingType
 from torchrec.modules.embedding_configs import EmbeddingBagConfig, data_type_to_dtype, pooling_type_to_str
 from torchrec.modules.embedding_modules import EmbeddingBagCollectionInterface, get_embedding_names_by_table
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor, KeyedTensor
@@ -11,7 +12,8 @@ from torchrec.sparse.jagged_tensor import KeyedJaggedTensor, KeyedTensor
 from cce.budget import DEFAULT_METHOD, Budget, check_given, make_budget
 from cce.checks import check_choice
 from cce.collection import allocate_budget
-from cce.embeddings import METHODS, EmbeddingBag, Finalizable, TableRequest, make_table
+from cce.distributed import current_ranks
+from cce.embeddings import METHODS, CCEEmbedding, EmbeddingBag, Finalizable, TableRequest, make_table
 from cce.indexing import make_generator
 
 
@@ -83,6 +85,46 @@ class CompressedEmbeddingBagCollection(EmbeddingBagCollectionInterface):  # type
     def is_weighted(self) -> bool:
         """Whether ids come with weights."""
         return self._is_weighted
+
+
+class CompressedEmbeddingBagCollectionSharder(ModuleSharder[CompressedEmbeddingBagCollection]):  # type: ignore[misc]
+    """Int8 rows and pointers over all ranks, by a hash of the id; codebooks and other tables are data-parallel.
+
+    For a plan that is made by hand: TorchRec's planner has no rows over ranks on a CPU.
+    """
+
+    module_type = CompressedEmbeddingBagCollection
+
+    def shardable_parameters(self, module: CompressedEmbeddingBagCollection) -> dict[str, nn.Parameter]:
+        """The tables of int8 rows or pointers, as if they were full."""
+        shapes = {name: (each.num_embeddings, each.embedding_dim) for name, each in _row_tables(module).items()}
+        return {name: nn.Parameter(torch.empty(shape, device="meta")) for name, shape in shapes.items()}
+
+    def sharding_types(self, compute_device_type: str) -> list[str]:
+        """Rows over ranks."""
+        del compute_device_type
+        return [ShardingType.ROW_WISE.value]
+
+    def shard(
+        self,
+        module: CompressedEmbeddingBagCollection,
+        params: dict[str, Any],
+        env: ShardingEnv,
+        device: torch.device | None = None,
+        module_fqn: str | None = None,
+    ) -> CompressedEmbeddingBagCollection:
+        """Let each rank keep its share of these tables."""
+        del device, module_fqn
+        if env.world_size != current_ranks().world_size:
+            raise ValueError(f"env must have all ranks of the default process group, got {env.world_size} of them.")
+        for name in params:
+            _row_tables(module)[name].shard_()
+        return module
+
+
+def _row_tables(module: CompressedEmbeddingBagCollection) -> dict[str, CCEEmbedding]:
+    """The tables of int8 rows or pointers."""
+    return {name: bag.table for name, bag in module.embedding_bags.items() if isinstance(bag.table, CCEEmbedding)}
 
 
 def _check_names(tables: list[EmbeddingBagConfig]) -> None:
