@@ -28,13 +28,7 @@ class EpochShuffle:
     """The rows of one epoch: `rows(start, stop)` are those at the positions from `start` to `stop`."""
 
     def __init__(
-        self,
-        num_rows: int,
-        *,
-        seed: int,
-        epoch: int,
-        block_rows: int = BLOCK_ROWS,
-        window_rows: int = WINDOW_ROWS,
+        self, num_rows: int, *, seed: int, epoch: int, block_rows: int = BLOCK_ROWS, window_rows: int = WINDOW_ROWS
     ) -> None:
         self.num_rows, self.block_rows, self.window_rows = num_rows, block_rows, window_rows
         self.epoch = epoch

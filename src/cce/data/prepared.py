@@ -72,14 +72,7 @@ class PreparedData:
         return SplitRows(self.path, split, self.schema)
 
     def loader(
-        self,
-        split: str,
-        *,
-        batch_size: int,
-        shuffle: bool = True,
-        seed: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
+        self, split: str, *, batch_size: int, shuffle: bool = True, seed: int = 0, rank: int = 0, world_size: int = 1
     ) -> Loader:
         """The batches of a split; `batch_size` is that of all ranks together."""
         from cce.data.loader import Loader

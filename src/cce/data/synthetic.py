@@ -20,15 +20,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from cce.checks import check_number, check_range, check_type
-from cce.data.record_format import (
-    check_new,
-    create_files,
-    record_dtype,
-    rows_file,
-    seal,
-    temporary_folder,
-    write_at,
-)
+from cce.data.record_format import check_new, create_files, record_dtype, rows_file, seal, temporary_folder, write_at
 from cce.files import clear_folder, lock_folder
 from cce.hashing import mix
 from cce.schema import Feature, Schema

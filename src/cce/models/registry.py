@@ -21,13 +21,7 @@ from cce.models.mlp import MLP
 from cce.plugins import run_file
 from cce.schema import Schema
 
-MODELS: dict[str, Callable[..., nn.Module]] = {
-    "dlrm": DLRM,
-    "gmf": GMF,
-    "mlp": MLP,
-    "deepfm": DeepFM,
-    "dcnv2": DCNv2,
-}
+MODELS: dict[str, Callable[..., nn.Module]] = {"dlrm": DLRM, "gmf": GMF, "mlp": MLP, "deepfm": DeepFM, "dcnv2": DCNv2}
 
 
 def create_model(name: str, schema: Schema, tables: EmbeddingCollection, **options: Any) -> nn.Module:

@@ -68,12 +68,7 @@ class LoadedRun:
         return np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
 
     def predict_blocks(
-        self,
-        rows: Any,
-        *,
-        split: str | None = None,
-        batch_size: int = BATCH_SIZE,
-        progress: bool = False,
+        self, rows: Any, *, split: str | None = None, batch_size: int = BATCH_SIZE, progress: bool = False
     ) -> Iterator[np.ndarray]:
         """The same, batch by batch: in memory that does not grow with the rows.
 
@@ -86,12 +81,7 @@ class LoadedRun:
         return predict_batches(self.model, batches, progress=progress)
 
     def evaluate(
-        self,
-        data: Any,
-        *,
-        split: str | None = None,
-        metrics: Sequence[str] | None = None,
-        batch_size: int = BATCH_SIZE,
+        self, data: Any, *, split: str | None = None, metrics: Sequence[str] | None = None, batch_size: int = BATCH_SIZE
     ) -> Evaluation:
         """The scores of a split of a prepared data set, or of raw rows with labels, of any kind that `predict` takes.
 
@@ -148,11 +138,7 @@ class LoadedRun:
 
 
 def load_run(
-    path: Path | str,
-    *,
-    data: Path | str | None = None,
-    device: str = "cpu",
-    model: str | None = None,
+    path: Path | str, *, data: Path | str | None = None, device: str = "cpu", model: str | None = None
 ) -> LoadedRun:
     """Load the run in a folder, at its best checkpoint; or a checkpoint itself; or a pack.
 

@@ -22,16 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 from safetensors import SafetensorError
 from safetensors.torch import load
 
-from cce.data import (
-    MANIFEST,
-    Columns,
-    Reading,
-    Vocabulary,
-    check_pyarrow,
-    checksum,
-    raw_options,
-    read_manifest,
-)
+from cce.data import MANIFEST, Columns, Reading, Vocabulary, check_pyarrow, checksum, raw_options, read_manifest
 from cce.files import replace_file
 from cce.records import RunRecord
 from cce.run_folder import RunFolder

@@ -124,13 +124,7 @@ def recommend(run: LoadedRun, row: Any, n: int, *, item: str | None, unseen: str
 
 
 def similar(
-    run: LoadedRun,
-    feature: str,
-    values: Sequence[Any],
-    n: int,
-    *,
-    unseen: str = "shared",
-    among: int | None = None,
+    run: LoadedRun, feature: str, values: Sequence[Any], n: int, *, unseen: str = "shared", among: int | None = None
 ) -> list[Scored]:
     """For each value, the `n` others whose vectors have the greatest cosine with its own.
 

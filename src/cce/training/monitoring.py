@@ -153,12 +153,7 @@ class MetricsLog:
     """The log in the run's folder. A resumed run drops what came after the checkpoint it resumes from."""
 
     def __init__(
-        self,
-        folder: RunFolder | None,
-        *,
-        step: int = 0,
-        logger: str = "",
-        config: Mapping[str, Any] | None = None,
+        self, folder: RunFolder | None, *, step: int = 0, logger: str = "", config: Mapping[str, Any] | None = None
     ) -> None:
         self.folder = folder  # of all processes only one writes
         self.damage: list[str] = []  # lines that could not be read, and are dropped

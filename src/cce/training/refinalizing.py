@@ -141,12 +141,7 @@ def _finished(folder: RunFolder) -> tuple[Checkpoint, list[int]]:
 
 
 def _reopen(
-    out: Path | str,
-    sizes: dict[str, Any],
-    *,
-    progress: bool,
-    model: str | None,
-    is_logged: bool = True,
+    out: Path | str, sizes: dict[str, Any], *, progress: bool, model: str | None, is_logged: bool = True
 ) -> Trainer:
     """A trainer of the run as it was when its int8 rows had trained; what it saves comes after all that there is."""
     folder = RunFolder(Path(out))

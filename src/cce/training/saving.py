@@ -160,12 +160,7 @@ def start_from(model: nn.Module, run: Path, schema: Schema, *, name: str, seed: 
 
 
 @torch.no_grad()
-def load_weights(
-    model: nn.Module,
-    trained: nn.Module,
-    *,
-    generator: torch.Generator,
-) -> None:
+def load_weights(model: nn.Module, trained: nn.Module, *, generator: torch.Generator) -> None:
     """Copy what is the same in both models, and fit the tables that are not."""
     sources = dict(trained.named_modules())
     tables = {name: table for name, table in model.named_modules() if isinstance(table, Embedding)}

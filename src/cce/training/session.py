@@ -31,12 +31,7 @@ class Session:
     """A model that is trained on a data set. `weights` are those of a saved model."""
 
     def __init__(
-        self,
-        config: ResolvedConfig,
-        data: PreparedData,
-        *,
-        ranks: Ranks,
-        weights: dict[str, Tensor] | None = None,
+        self, config: ResolvedConfig, data: PreparedData, *, ranks: Ranks, weights: dict[str, Tensor] | None = None
     ) -> None:
         self.config, self.data, self.ranks = config, data, ranks
         if config.sparse and ranks.world_size > 1:
@@ -214,12 +209,7 @@ def build_schedule(config: ResolvedConfig, model: nn.Module, optimizer: Optimize
 
 
 def create_optimizer(
-    name: str,
-    model: nn.Module,
-    *,
-    lr: float,
-    weight_decay: float = 0.0,
-    options: Mapping[str, Any] | None = None,
+    name: str, model: nn.Module, *, lr: float, weight_decay: float = 0.0, options: Mapping[str, Any] | None = None
 ) -> Optimizer:
     """One optimizer for all parameters, int8 rows included.
 

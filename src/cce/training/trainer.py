@@ -37,14 +37,7 @@ class Trainer:
     given, config: the options as they were given, and resolved.
     """
 
-    def __init__(
-        self,
-        config: TrainConfig,
-        out: Path | str,
-        *,
-        progress: bool = False,
-        lock: bool = True,
-    ) -> None:
+    def __init__(self, config: TrainConfig, out: Path | str, *, progress: bool = False, lock: bool = True) -> None:
         with self._alone(RunFolder(Path(out)), lock=lock):
             if self.ranks.is_main and self.folder.is_begun:
                 raise FileExistsError(

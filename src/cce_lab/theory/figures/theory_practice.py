@@ -70,10 +70,7 @@ def theory_practice_figure(*, seed: int = 0, quick: bool = False) -> Figure:
         title="Dense CCE against the theorem: mean excess loss relative to ‖XT*‖²",
         x_label="step",
         y_label="excess loss / ‖XT*‖²",
-        series=(
-            *means,
-            *(steps(name, line, is_reference=True) for name, line in bounds.items()),
-        ),
+        series=(*means, *(steps(name, line, is_reference=True) for name, line in bounds.items())),
         claims=(*_bound_claims(runs, bounds, problem), *_rate_claims(runs[NORMAL], bounds[THEOREM], problem, sizes)),
         settings={**vars(sizes), "seed": seed},
         log_y=True,
