@@ -15,7 +15,8 @@ def made(dense=("x", "y"), features=FEATURES, **options):
     schema = Schema(features, dense)
     tables = EmbeddingCollection(schema.vocabulary_sizes, 4, method="full", seed=0)
     sizes = {"bottom": (6,), "top": (8, 3)} | options
-    return DLRM(schema, tables, **sizes, generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(0)
+    return DLRM(schema, tables, **sizes)
 
 
 def batch(rows=6, num_dense=2, num_features=3):

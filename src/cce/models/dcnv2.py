@@ -18,9 +18,9 @@ from cce.schema import Batch, Schema
 class CrossLayer(nn.Module):
     """`x₀ ⊙ (W x + b) + x`."""
 
-    def __init__(self, size: int, generator: torch.Generator | None) -> None:
+    def __init__(self, size: int) -> None:
         super().__init__()
-        self.linear = make_linear(size, size, generator)
+        self.linear = make_linear(size, size)
 
     def forward(self, first: Tensor, values: Tensor) -> Tensor:
         """The next values `(batch, size)`, from the model's input and the last values."""
@@ -45,15 +45,14 @@ class DCNv2(ConcatenatingModel):
         hidden: Sequence[int] = (400, 400, 400),
         dropout: float = 0.0,
         batch_norm: bool = False,
-        generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(schema, tables)
         check_range("num_cross_layers", num_cross_layers, 1, 2**16)
         check_hidden("hidden", hidden)
         size = self.num_values
-        self.cross = nn.ModuleList(CrossLayer(size, generator) for _ in range(num_cross_layers))
-        self.network = make_network(size, hidden, dropout=dropout, batch_norm=batch_norm, generator=generator)
-        self.output = make_linear(size + (hidden[-1] if hidden else 0), 1, generator)
+        self.cross = nn.ModuleList(CrossLayer(size) for _ in range(num_cross_layers))
+        self.network = make_network(size, hidden, dropout=dropout, batch_norm=batch_norm)
+        self.output = make_linear(size + (hidden[-1] if hidden else 0), 1)
 
     def forward(self, batch: Batch) -> Tensor:
         first = self.concatenate(batch)

@@ -33,7 +33,6 @@ class DeepFM(nn.Module):
         hidden: Sequence[int] = (400, 400, 400),
         dropout: float = 0.0,
         batch_norm: bool = False,
-        generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         check_parts(schema, tables)
@@ -42,12 +41,10 @@ class DeepFM(nn.Module):
         num_dense, dim = len(schema.dense), tables.embedding_dim
         self.dense_vectors = nn.Parameter(torch.empty(num_dense, dim)) if num_dense else None
         if self.dense_vectors is not None:
-            nn.init.normal_(self.dense_vectors, std=(1 / (3 * dim)) ** 0.5, generator=generator)  # that of the tables
+            nn.init.normal_(self.dense_vectors, std=(1 / (3 * dim)) ** 0.5)  # that of the tables
         num_fields = tables.num_features + num_dense
         self.first_order = nn.Parameter(torch.zeros(num_fields, dim))
-        self.network = make_network(
-            num_fields * dim, hidden, 1, dropout=dropout, batch_norm=batch_norm, generator=generator
-        )
+        self.network = make_network(num_fields * dim, hidden, 1, dropout=dropout, batch_norm=batch_norm)
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits `(batch)`; the network's last bias is that of the sum."""

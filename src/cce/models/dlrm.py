@@ -41,7 +41,6 @@ class DLRM(nn.Module):
         dropout: float = 0.0,
         batch_norm: bool = False,
         concatenate: bool = False,
-        generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         check_parts(schema, tables)
@@ -61,10 +60,10 @@ class DLRM(nn.Module):
         options: dict[str, Any] = {"dropout": dropout, "batch_norm": batch_norm, "random_bias": True}
         self.bottom = None
         if num_dense:
-            self.bottom = make_network(num_dense, bottom, dim, **options, generator=generator).append(nn.ReLU())
+            self.bottom = make_network(num_dense, bottom, dim, **options).append(nn.ReLU())
         num_pairs = num_vectors * (num_vectors - 1) // 2
         num_inputs = num_pairs + (dim if num_dense else 0) + (tables.num_features * dim if concatenate else 0)
-        self.top = make_network(num_inputs, top, 1, **options, generator=generator)
+        self.top = make_network(num_inputs, top, 1, **options)
         first, second = torch.tril_indices(num_vectors, num_vectors, -1)
         self.register_buffer("pairs", first * num_vectors + second, persistent=False)
 

@@ -7,7 +7,6 @@ prediction" (CIKM 2021) find it near the best of 24 models (there: DNN).
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from cce.collection import EmbeddingCollection
@@ -31,13 +30,10 @@ class MLP(ConcatenatingModel):
         hidden: Sequence[int] = (400, 400, 400),
         dropout: float = 0.0,
         batch_norm: bool = False,
-        generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(schema, tables)
         check_hidden("hidden", hidden)
-        self.network = make_network(
-            self.num_values, hidden, 1, dropout=dropout, batch_norm=batch_norm, generator=generator
-        )
+        self.network = make_network(self.num_values, hidden, 1, dropout=dropout, batch_norm=batch_norm)
 
     def forward(self, batch: Batch) -> Tensor:
         return self.network(self.concatenate(batch)).squeeze(-1)  # type: ignore[no-any-return]

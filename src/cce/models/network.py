@@ -40,7 +40,6 @@ def make_network(
     dropout: float = 0.0,
     batch_norm: bool = False,
     random_bias: bool = False,
-    generator: torch.Generator | None = None,
 ) -> nn.Sequential:
     """Hidden layers of the given sizes and, with `num_outputs`, a linear layer without ReLU at the end.
 
@@ -50,24 +49,22 @@ def make_network(
     check_flag("batch_norm", batch_norm)
     layers: list[nn.Module] = []
     for size_in, size_out in pairwise((num_inputs, *hidden)):
-        layers += [make_linear(size_in, size_out, generator, random_bias=random_bias)]
+        layers += [make_linear(size_in, size_out, random_bias=random_bias)]
         layers += [BatchNorm(size_out)] if batch_norm else []
         layers += [nn.ReLU()]
         layers += [nn.Dropout(dropout)] if dropout else []
     if num_outputs is not None:
         last = hidden[-1] if hidden else num_inputs
-        layers += [make_linear(last, num_outputs, generator, random_bias=random_bias)]
+        layers += [make_linear(last, num_outputs, random_bias=random_bias)]
     return nn.Sequential(*layers)
 
 
-def make_linear(
-    num_inputs: int, num_outputs: int, generator: torch.Generator | None = None, *, random_bias: bool = False
-) -> nn.Linear:
+def make_linear(num_inputs: int, num_outputs: int, *, random_bias: bool = False) -> nn.Linear:
     """One linear layer that starts as those of networks do."""
     linear = nn.Linear(num_inputs, num_outputs)
-    nn.init.normal_(linear.weight, std=(2 / (num_inputs + num_outputs)) ** 0.5, generator=generator)
+    nn.init.xavier_normal_(linear.weight)
     if random_bias:
-        nn.init.normal_(linear.bias, std=(1 / num_outputs) ** 0.5, generator=generator)
+        nn.init.normal_(linear.bias, std=(1 / num_outputs) ** 0.5)
     else:
         nn.init.zeros_(linear.bias)
     return linear
