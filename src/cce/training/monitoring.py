@@ -4,6 +4,7 @@ It shows a bar on a terminal, and lines elsewhere. Its log has a JSON line for e
 TensorBoard or a service as well if requested.
 """
 
+import io
 import os
 import sys
 import threading
@@ -17,7 +18,7 @@ from tqdm import tqdm
 
 from cce.integrations import Logger, finite_values, open_logger
 from cce.run_folder import RunFolder
-from cce.text import format_bytes, format_seconds
+from cce.text import format_bytes
 
 SECONDS = 10.0  # between two lines
 SAMPLE_SECONDS = 0.02
@@ -30,39 +31,20 @@ class Progress:
     def __init__(self, *, shown: bool) -> None:
         self.shown = shown
         self._notes: dict[str, str] = {}
-        self._bar: tqdm[Any] | None = None
-        self.start(0, "", "rows")
+        self._bar: tqdm[Any] = tqdm(disable=True)
 
-    def start(self, total_rows: int, name: str, what: str = "rows", *, first_row: int = 0) -> None:
+    def start(self, total_rows: int, name: str, *, first_row: int = 0) -> None:
         """Begin a part of the run."""
         self.close()
-        self.rows, self.total_rows, self._what = first_row, total_rows, what
-        self._is_first = True
-        self._first, self._started, self._said = first_row, time.perf_counter(), time.perf_counter()
-        if name and self.shown and sys.stderr.isatty():
-            self._bar = tqdm(
-                total=total_rows,
-                initial=first_row,
-                desc=name,
-                unit="row",
-                unit_scale=True,
-                leave=False,
-                mininterval=0.5,
-            )
+        how: dict[str, Any] = {"total": total_rows, "initial": first_row, "desc": name, "leave": False}
+        how |= {"unit": "row", "unit_scale": True, "disable": not self.shown}
+        self._bar = tqdm(mininterval=0.5, **how) if sys.stderr.isatty() else Lines(mininterval=SECONDS, **how)
 
     def update(self, rows: int, **notes: str) -> None:
         """Advance by a number of rows; `notes` are shown beside them."""
-        self.rows += rows
-        if self._is_first and rows:  # loops may have been compiled: the speed is that of what follows
-            self._is_first, self._first, self._started = False, self.rows, time.perf_counter()
         self._notes |= notes
-        if self._bar is not None:
-            self._bar.update(rows)
-            if notes:
-                self._bar.set_postfix_str(", ".join(f"{k} {v}" for k, v in self._notes.items()), refresh=False)
-        elif self.shown and time.perf_counter() - self._said > SECONDS:
-            self._said = time.perf_counter()
-            self.say(self._line())
+        self._bar.set_postfix_str(", ".join(f"{k} {v}" for k, v in self._notes.items()), refresh=False)
+        self._bar.update(rows)
 
     def say(self, text: str) -> None:
         """A line that stays."""
@@ -70,16 +52,20 @@ class Progress:
             tqdm.write(text, file=sys.stderr)
 
     def close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
+        self._bar.close()
 
-    def _line(self) -> str:
-        speed = (self.rows - self._first) / max(time.perf_counter() - self._started, 1e-9)
-        left = max(0, self.total_rows - self.rows) / speed if speed else 0.0
-        notes = "".join(f", {name} {value}" for name, value in self._notes.items())
-        done = f"{self.rows:,} of {self.total_rows:,} {self._what}"
-        return f"{done}, {speed:,.0f} rows/s, {format_seconds(left)} left{notes}" if speed else f"{done}{notes}"
+
+class Lines(tqdm):  # type: ignore[misc]
+    """A bar where there is no terminal: a line now and then."""
+
+    def __init__(self, **options: Any) -> None:
+        form = "{desc}: {n_fmt} of {total_fmt} rows, {rate_fmt}, {remaining} left{postfix}"
+        super().__init__(file=io.StringIO(), bar_format=form, delay=SECONDS, **options)
+
+    def display(self, msg: str | None = None, pos: int | None = None) -> None:
+        del pos
+        if msg is None:  # or it would be cleared
+            tqdm.write(str(self), file=sys.stderr)
 
 
 def resident_nbytes() -> int:

@@ -162,7 +162,7 @@ class RefitPhase(Phase):
         assert self.refit is not None
         number = self.num_rounds + 1
         total = -(-session.num_rows // session.ranks.world_size) * self.refit.num_passes
-        trainer.progress.start(total, f"refit {number}", "refitted")
+        trainer.progress.start(total, f"refit {number}")
         with session.stopwatch("refit"):
             for feature, values in self.refit_tables().items():
                 trainer.write("refit", table=feature, **values)

@@ -149,7 +149,6 @@ def dense_cce(
     problem: LeastSquares, num_rows: int, *, num_steps: int, noise: str = "iid", generator: Generator | None = None
 ) -> Run:
     """Run `num_steps` steps with codebooks of `num_rows` rows, k with `d1 > k > d2`; noises: see `NOISES`."""
-    check_type("problem", problem, LeastSquares, "LeastSquares")
     check_range("num_rows", num_rows, problem.embedding_dim + 1, problem.num_embeddings)
     check_range("num_steps", num_steps, 0, 2**31)
     check_choice("noise", noise, NOISES)
@@ -208,13 +207,11 @@ def lies_under(runs: Tensor, bound: Sequence[float], *, num_errors: float = 3.0)
     How near: the largest mean / bound from the first step on. The bound is on the expectation, so a mean may exceed it
     by `num_errors` of its standard errors.
     """
-    if runs.dim() != 2 or runs.shape[1] != len(bound):
-        raise ValueError(f"runs must have shape (repetitions, {len(bound)}), as bound has, got {tuple(runs.shape)}.")
     most = torch.tensor(bound, dtype=torch.float64)
     mean = runs.mean(dim=0)
     error = runs.std(dim=0) / len(runs) ** 0.5
-    rounding = 1e-9 * most
-    return bool((mean <= most + num_errors * error + rounding).all()), float((mean / most)[1:].max())
+    allowed = most * (1 + 1e-9) + num_errors * error  # with rounding
+    return bool((mean <= allowed).all()), float((mean / most)[1:].max())
 
 
 def _falling(problem: LeastSquares, factor: float, num_rows: int, num_steps: int) -> tuple[float, ...]:

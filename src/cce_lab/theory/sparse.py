@@ -31,7 +31,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from cce.checks import check_choice, check_divides, check_range, check_type
+from cce.checks import check_choice, check_divides, check_range
 from cce.clustering import kmeans, nearest_centroid
 from cce.indexing import MultiplyShift
 from cce.kernels import gather_sum
@@ -165,13 +165,9 @@ def _run(
     start: Tensor | None = None,
 ) -> Run:
     """Steps that make `H` of the last table, and fit a codebook to it."""
-    check_type("problem", problem, LeastSquares, "LeastSquares")
     check_range("num_steps", num_steps, 1, 2**31)
     small = problem.reduced
-    expected = (small.num_embeddings, small.embedding_dim)
-    if start is not None and tuple(start.shape) != expected:
-        raise ValueError(f"start must have shape {expected}, got {tuple(start.shape)}.")
-    table = small.x.new_zeros(expected) if start is None else start.double()
+    table = small.x.new_zeros(small.num_embeddings, small.embedding_dim) if start is None else start.double()
     excesses = [small.excess(table)]
     for _ in range(num_steps):
         factor = factor_of(small, table)

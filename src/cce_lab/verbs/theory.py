@@ -13,11 +13,11 @@ NAMES = {
     "theory-practice": "dense CCE beside the bounds of the theorem and its corollary",
     "rate-distortion": "k-means at several rates beside planted clusters",
 }
-HELP = "run the paper's theory: print its results and whether its claims held, and draw the figures"
+HELP = "run the paper's theory: print whether its claims held, and draw the figures"
 DESCRIPTION = (
-    "Run figures of the paper's theory. Prints their results and whether the paper's claims held, and writes the data "
-    "as JSON and, where vl-convert is installed, the figure as SVG. A claim that did not hold is a result: the exit "
-    "code is 0."
+    "Run figures of the paper's theory. Prints whether the paper's claims held, with their evidence, and writes the "
+    "data as JSON and, where vl-convert is installed, the figure as SVG. A claim that did not hold is a result: the "
+    "exit code is 0."
 )
 EXAMPLE = "names:\n" + "\n".join(f"  {name:16} {what}" for name, what in NAMES.items())
 EXAMPLE += (

@@ -7,9 +7,9 @@ from cce_lab.theory import Claim, Figure, Series
 from cce_lab.theory.figure import level, steps
 
 
-def figure(*claims, **options):
+def figure(*claims):
     series = (steps("run", [1.0, 0.5, 0.25]), level("best", 0.1, 2), Series("half", (1,), (0.3,)))
-    return Figure("name", "Title", "step", "loss", series, claims, {"seed": 0}, **options)
+    return Figure("name", "Title", "step", "loss", series, claims, {"seed": 0})
 
 
 HELD, MISSED = Claim("it falls", held=True, numbers="1 → 0.25"), Claim("it ends at 0", held=False, numbers="0.25")
@@ -20,17 +20,10 @@ def test_claims_read_as_sentences():
     assert str(MISSED) == "did not hold: it ends at 0 (0.25)"
 
 
-def test_it_prints_title_settings_numbers_and_claims():
+def test_it_prints_title_settings_and_claims():
     assert str(figure(HELD, MISSED)).splitlines() == [
         "Title",
         "seed 0",
-        "",
-        "step   run  half",
-        "----  ----  ----",
-        "0        1",
-        "1      0.5   0.3",
-        "2     0.25",
-        "best: 0.1",
         "",
         "held: it falls (1 → 0.25)",
         "did not hold: it ends at 0 (0.25)",
@@ -49,11 +42,3 @@ def test_json_gives_back_the_same():
     }
     assert again["claims"][1] == {"text": "it ends at 0", "held": False, "numbers": "0.25"}
     assert again["settings"] == {"seed": 0}
-
-
-def test_long_tables_are_thinned_from_first_to_last():
-    series = (steps("run", [float(step) for step in range(200)]),)
-    rows = Figure("name", "Title", "step", "loss", series, ()).table().splitlines()[2:]
-    assert (len(rows), rows[0].split()[0], rows[-1].split()[0]) == (12, "0", "199")
-    one = Figure("name", "Title", "step", "loss", (steps("run", [1.0]),), ())
-    assert one.table().splitlines()[2:] == ["0       1"]

@@ -37,7 +37,7 @@ def test_every_run_is_followed_by_a_baseline(figure):
         "sparse, exact refits, k = 40",
         "sparse, exact refits, k = 10",
     ]
-    assert [line.is_level for line in figure.series] == [*([False, True] * 6), *([False] * 4)]
+    assert [line.is_reference for line in figure.series] == [*([False, True] * 6), *([False] * 4)]
     for line in figure.series:
         assert len(line.x) == QUICK.num_steps + 1
         assert line.is_reference or line.y[0] == pytest.approx(0 if line.name.endswith("from T*") else 1)

@@ -17,7 +17,8 @@ def test_one_row_for_all_ids_is_the_unit_and_more_bits_lower_it(figure):
         assert line.y[0] == pytest.approx(1)
         assert list(line.y) == sorted(line.y, reverse=True)
     assert figure.series[3].name == ORACLE
-    assert figure.series[3].is_level
+    assert figure.series[3].is_reference
+    assert len(set(figure.series[3].y)) == 1
 
 
 def test_with_one_bit_more_than_the_planted_clusters_k_means_has_less_distortion(figure):
