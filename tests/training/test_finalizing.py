@@ -15,6 +15,7 @@ from cce.embeddings import Finalizable
 from cce.run_folder import RunFolder
 from cce.training import Trainer, phases
 from cce.training.checkpoint import checkpoint_path, list_checkpoints, read_checkpoint
+from cce.training.outcome import go_back_to_best
 from cce.training.phases import FinalizePhase, TrainPhase
 from cce.training.refit_phase import RefitPhase
 from cce.training.session import int8_tables
@@ -217,7 +218,7 @@ def test_a_trained_row_for_unseen_ids_stays_only_where_validation_prefers_it_to_
     changes = {"epochs": 2, "min_count": 5, "method_options": {"unseen": "trained"}, "refits": 0}
     trainer = Trainer(tiny_config(data, **CCE, **changes), tmp_path / "run", progress=True)
     trainer.training.run()
-    trainer.go_back_to_best()
+    go_back_to_best(trainer.session, trainer.folder)
     tables = int8_tables(trainer.session.model)
     without = {name: table.rows.find(torch.arange(table.num_embeddings)) == 0 for name, table in tables.items()}
     vectors = {name: table.to_dense()[without[name]][0] for name, table in tables.items()}

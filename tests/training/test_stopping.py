@@ -118,7 +118,7 @@ def diverging(data, out, step, **changes):
 
 @pytest.mark.slow
 def test_the_last_good_checkpoint_is_kept_and_named(data, tmp_path):
-    with pytest.raises(DivergedError, match=r"at step 10 .*the last good checkpoint is .*step-0000000009\.$"):
+    with pytest.raises(DivergedError, match=r"at step 10 .*the last checkpoint is .*step-0000000009\.$"):
         diverging(data, tmp_path / "run", 9).run()
     kept = list_checkpoints(tmp_path / "run" / "checkpoints")
     assert [path.name[-1] for path in kept][-1] == "9"

@@ -237,25 +237,22 @@ def pack_run(path: Path | str, out: Path | str, *, data: Path | str | None = Non
 
 @dataclass(frozen=True)
 class RunHistory:
-    """Lines with a step each. missing: why a list is not known, by its name; one that is known may be empty."""
+    """Lines with a step each, as far as they are known."""
 
     curve: Lines  # validations
     losses: Lines = field(default_factory=list)
     clusterings: Lines = field(default_factory=list)
     refits: Lines = field(default_factory=list)
     record: RunRecord | None = None  # of a finished run
-    missing: dict[str, str] = field(default_factory=dict)
 
 
 def read_history(run: LoadedRun) -> RunHistory:
-    """What is known of how a run went; damaged lines of its log are left out."""
+    """How a run went; damaged lines of its log are left out. A pack has no log, so neither losses nor refits."""
     record = run.source.record
     if isinstance(run.source, Pack):
-        missing = dict.fromkeys(("losses", "refits"), "a pack has no log")
-        if record is not None:
-            return RunHistory(record.whole_curve, clusterings=record.events, record=record, missing=missing)
-        missing["clusterings"] = "the run was not finished when it was packed, and a pack has no log"
-        return RunHistory(run.source.manifest["state"].get("curve", []), missing=missing)
+        if record is None:
+            return RunHistory(run.source.manifest["state"].get("curve", []))
+        return RunHistory(record.whole_curve, clusterings=record.events, record=record)
     lines, _ = run.source.folder.scan_log()
 
     def of(kind: str) -> Lines:

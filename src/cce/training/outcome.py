@@ -96,15 +96,13 @@ def keep_record(trainer: Trainer, scores: Scores, *, name: str = "", series: str
 def _tables(tables: Footprints, trainer: Trainer) -> tuple[Footprint, ...]:
     """The tables of the best model, with what they held besides in training, as the last model's tables know it."""
     held = held_in_training(trainer.session) | trainer.finalizing.trained_nbytes
-    found = []
-    for table in tables.tables:
-        codes, gradients, optimizer = (held[table.name][part] for part in ("codes", "gradients", "optimizer"))
-        found.append(replace(table, codes_nbytes=codes, gradient_nbytes=gradients, optimizer_nbytes=optimizer))
-    return tuple(found)
+    return tuple(replace(table, **held[table.name]) for table in tables.tables)
 
 
-def held_in_training(session: Session) -> dict[str, dict[str, int]]:
-    """Bytes that tables hold besides codebooks and pointers, as they train now, by the paths of their modules."""
+def held_in_training(session: Session) -> dict[str, dict[str, Any]]:
+    """Bytes that tables hold besides codebooks and pointers, as they train now: by the paths of their modules, the
+    parts of a `Footprint`.
+    """
     modules = {readable_path(name): module for name, module in session.model.named_modules()}
     held = {}
     for table in summary(session.model, session.optimizer).tables:
@@ -115,7 +113,8 @@ def held_in_training(session: Session) -> dict[str, dict[str, int]]:
             gradients = num_ids * (4 * table.embedding_dim + 3 * 8)  # a vector and three integers for each
         else:
             gradients = gradient_nbytes(module, sparse=session.config.sparse)
-        held[table.name] = {"codes": codes, "gradients": gradients, "optimizer": table.optimizer_nbytes}
+        parts = {"codes_nbytes": codes, "gradient_nbytes": gradients, "optimizer_nbytes": table.optimizer_nbytes}
+        held[table.name] = parts
     return held
 
 

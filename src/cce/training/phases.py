@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,31 +27,28 @@ if TYPE_CHECKING:
 LOG_EVERY = 100  # steps
 
 
-class Phase:
-    """A part of a run."""
+class Phase(ABC):
+    """A part of a run: `run` does what is left of it. `state` names what a resumed run must know."""
 
     name: ClassVar[str]
+    state: ClassVar[tuple[str, ...]]
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer: Trainer = weakref.proxy(trainer)  # which is freed, and its folder with it, when it is dropped
         self.session, self.config = trainer.session, trainer.session.config
 
     @property
-    def is_done(self) -> bool:
-        """Whether nothing of it is left to do."""
-        raise NotImplementedError
+    @abstractmethod
+    def is_done(self) -> bool: ...
 
-    def run(self) -> None:
-        """Do what is left of it."""
-        raise NotImplementedError
+    @abstractmethod
+    def run(self) -> None: ...
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run must know."""
-        raise NotImplementedError
+        return {name: getattr(self, name) for name in self.state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state_dict` was taken."""
-        raise NotImplementedError
+        vars(self).update({name: state[name] for name in self.state})
 
 
 class TrainPhase(Phase):
@@ -59,7 +57,7 @@ class TrainPhase(Phase):
     A clustering that is due comes right before the next batch, so that what is validated and saved is what was trained.
     """
 
-    name = "train"
+    name, state = "train", ("is_stopped", "loss_sum", "loss_rows")
 
     def __init__(self, trainer: Trainer) -> None:
         super().__init__(trainer)
@@ -181,15 +179,10 @@ class TrainPhase(Phase):
         trainer.progress.update(0, **notes)
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            "is_stopped": self.is_stopped,
-            "loss": [self.loss_sum, self.loss_rows],
-            "schedule": None if self.schedule is None else self.schedule.state_dict(),
-        }
+        return super().state_dict() | {"schedule": None if self.schedule is None else self.schedule.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.is_stopped = state["is_stopped"]
-        self.loss_sum, self.loss_rows = state["loss"]
+        super().load_state_dict(state)
         if self.schedule is not None:
             self.schedule.load_state_dict(state["schedule"])
 
@@ -197,7 +190,7 @@ class TrainPhase(Phase):
 class FinalizePhase(Phase):
     """Int8 rows of the best model become pointers and codebooks of the size that the options, or validation, choose."""
 
-    name = "finalize"
+    name, state = "finalize", ("rows_steps", "trained_nbytes", "sizes", "curve_before")
 
     def __init__(self, trainer: Trainer) -> None:
         super().__init__(trainer)
@@ -237,11 +230,11 @@ class FinalizePhase(Phase):
     def finalize(self, *, curve: bool = False) -> Finalized:
         """Finalize the model as it is; the optimizer keeps its state of the network."""
         session = self.session
-        self.trained_nbytes = {name: held for name, held in held_in_training(session).items() if held["codes"]}
+        self.trained_nbytes = {name: held for name, held in held_in_training(session).items() if held["codes_nbytes"]}
         self._choose_unseen()
         finalized = self._choose(curve=curve)
         unshard(session.model)
-        self.sizes = sizes_of(finalized, sum(held["codes"] for held in self.trained_nbytes.values()))
+        self.sizes = sizes_of(finalized, sum(held["codes_nbytes"] for held in self.trained_nbytes.values()))
         session.parallel.close()
         before = session.optimizer.state
         session.equip()
@@ -282,13 +275,6 @@ class FinalizePhase(Phase):
             size |= {} if config.bits or config.nbytes is not None else {"tolerance": config.tolerance}
         counts = counts_of_tables(session.model, session.data)
         return finalize(session.model, counts=counts, seed=config.seed, curve=curve, **size)
-
-    def state_dict(self) -> dict[str, Any]:
-        names = ("rows_steps", "trained_nbytes", "sizes", "curve_before")
-        return {name: getattr(self, name) for name in names}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
 
 
 def size_arguments(model: nn.Module, nbytes: int | None, bits: float | None) -> dict[str, Any]:

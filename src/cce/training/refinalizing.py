@@ -21,6 +21,7 @@ from cce.training.checkpoint import (
 )
 from cce.training.config import MAY_BE_CHOSEN_AGAIN
 from cce.training.model import load_model
+from cce.training.outcome import go_back_to_best
 from cce.training.phases import size_arguments, sizes_of
 from cce.training.saving import read_options
 from cce.training.trainer import Trainer
@@ -62,7 +63,7 @@ def curve_of_run(out: Path | str, *, progress: bool = False, model: str | None =
         return _write_sizes(folder, sizes_of(finalized, finalized.before))
     trainer = _reopen(out, {"refits": 0}, is_logged=False, progress=progress, model=model)
     try:
-        trainer.go_back_to_best()
+        go_back_to_best(trainer.session, trainer.folder)
         trainer.finalizing.finalize(curve=True)
         return _write_sizes(trainer.folder, trainer.finalizing.sizes)
     finally:

@@ -41,7 +41,7 @@ class RefitPhase(Phase):
     and the best is kept.
     """
 
-    name = "refit"
+    name, state = "refit", ("num_rounds", "planned", "start_step", "start_score", "priors")
 
     def __init__(self, trainer: Trainer) -> None:
         super().__init__(trainer)
@@ -49,7 +49,7 @@ class RefitPhase(Phase):
         self.start_step = -1  # of the checkpoint that rounds begin with
         self.start_score: float | None = None  # its loss by validation
         self.refit: Refit | None = None
-        self._priors: dict[str, Any] = {}
+        self.priors: dict[str, Any] = {}  # what the rounds so far leave to those that follow
 
     @property
     def scores(self) -> list[float | None]:
@@ -72,7 +72,7 @@ class RefitPhase(Phase):
             self.planned = 0
             return
         self.refit = Refit(Source(model, self._batches, forward=lambda batch: (model(batch), batch), loss=_losses))
-        self.refit.load_state_dict(self._priors)
+        self.refit.load_state_dict(self.priors)
         rounds: NumRounds = "auto" if self.config.is_limited else self.config.refits
         if self.num_rounds == 0:
             self._start()
@@ -178,7 +178,7 @@ class RefitPhase(Phase):
         on_parts = is_on_parts(self.num_rounds + 1, self.planned)
         seen = self.trainer.progress.update
         events = refit.round(generator=generator, ranks=session.ranks, seen=seen, on_parts=on_parts)
-        self.num_rounds += 1
+        self.num_rounds, self.priors = self.num_rounds + 1, refit.state_dict()
         session.parallel.refresh()
         return {feature_name(name.rpartition(".")[2]): asdict(event) for name, event in events.items()}
 
@@ -195,21 +195,10 @@ class RefitPhase(Phase):
             what = f"round {kept}" if kept > 0 else "the tables before refits"
             self.trainer.progress.say(f"kept: {what}, the best by validation")
 
-    def state_dict(self) -> dict[str, Any]:
-        """What a resumed run must know."""
-        return {
-            "num_rounds": self.num_rounds,
-            "planned": self.planned,
-            "start": [self.start_step, self.start_score],
-            "priors": self._priors if self.refit is None else self.refit.state_dict(),
-        }
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where `state_dict` was taken; nothing was done if it is empty."""
-        if not state:
-            return
-        self.num_rounds, self.planned, self._priors = state["num_rounds"], state["planned"], state["priors"]
-        self.start_step, self.start_score = state["start"]
+        if state:
+            super().load_state_dict(state)
 
 
 def _losses(logits: Tensor, batch: Batch) -> Tensor:

@@ -64,18 +64,10 @@ class Session:
 
     def equip(self) -> None:
         """Make what belongs to the parameters as they are now."""
-        self.optimizer = self.new_optimizer()
-        self.parallel = ParallelModel(self.model, self.ranks)
-
-    def new_optimizer(self) -> Optimizer:
-        """An optimizer of all that requires gradients now, as the configuration says."""
         config = self.config
-        how: dict[str, Any] = {
-            "lr": config.lr,
-            "weight_decay": config.weight_decay,
-            "options": config.optimizer_options,
-        }
-        return create_optimizer(config.optimizer, self.model, **how)
+        how: dict[str, Any] = {"lr": config.lr, "weight_decay": config.weight_decay}
+        self.optimizer = create_optimizer(config.optimizer, self.model, **how, options=config.optimizer_options)
+        self.parallel = ParallelModel(self.model, self.ranks)
 
     @property
     def has_int8_rows(self) -> bool:

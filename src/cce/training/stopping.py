@@ -35,10 +35,8 @@ class EarlyStopping:
 
     def __init__(self, metric: str = DEFAULT_METRICS[0]) -> None:
         self.metric = find_metric(metric)
-        self.best = math.inf  # of all
-        self.best_step = -1
-        self.this_epoch = math.inf
-        self.last_epoch = math.inf
+        self.best, self.best_step = math.inf, -1  # of all
+        self.this_epoch, self.last_epoch = math.inf, math.inf
 
     def add(self, score: float, step: int) -> bool:
         """Note a validation; whether it is the best so far. A score that is not a number never is."""
@@ -99,11 +97,8 @@ class DivergenceGuard:
 
     def _error(self, what: str, *, step: int) -> DivergedError:
         lr = self.session.optimizer.param_groups[0]["lr"]
-        checkpoints = list_checkpoints(self.folder.checkpoints)
-        where = f"the last good checkpoint is {checkpoints[-1]}" if checkpoints else "there is no checkpoint yet"
-        return DivergedError(
-            f"{what} at step {step:,} with learning rate {lr:g}: training diverged. Try a lower lr; {where}."
-        )
+        where = f"{what} at step {step:,} with learning rate {lr:g}"
+        return DivergedError(f"{where}: training diverged. Try a lower lr; {last_checkpoint(self.folder)}.")
 
 
 def non_finite_parameter(model: nn.Module) -> str | None:
@@ -122,11 +117,14 @@ def explained_lost_peer(folder: RunFolder, ranks: Ranks) -> Iterator[None]:
     except RuntimeError as error:
         if ranks.world_size == 1 or not is_lost_peer(error):
             raise
-        checkpoints = list_checkpoints(folder.checkpoints)
-        where = f"the last checkpoint is {checkpoints[-1]}" if checkpoints else "there is no checkpoint yet"
-        what = f"another process of this run has died; {where}; resume with {how_to_resume(folder)}."
+        what = f"another process of this run has died; {last_checkpoint(folder)}; resume with {how_to_resume(folder)}."
         tqdm.write(what, file=sys.stderr)  # at once: torchrun is about to end this process as well
         raise ConnectionError(what) from error
+
+
+def last_checkpoint(folder: RunFolder) -> str:
+    checkpoints = list_checkpoints(folder.checkpoints)
+    return f"the last checkpoint is {checkpoints[-1]}" if checkpoints else "there is no checkpoint yet"
 
 
 def how_to_resume(folder: RunFolder) -> str:

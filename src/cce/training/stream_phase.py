@@ -117,8 +117,8 @@ class StreamPhase(TrainPhase):
         session.curve.append({"step": session.step, "epoch": session.epoch + 1, **scores})
         held = {table.name: table.nbytes for table in summary(session.model).tables}
         parts = held_in_training(session)
-        nbytes = sum(parts[name]["codes"] or own for name, own in held.items())
-        others = sum(own["gradients"] + own["optimizer"] for own in parts.values())
+        nbytes = sum(parts[name]["codes_nbytes"] or own for name, own in held.items())
+        others = sum(own["gradient_nbytes"] + own["optimizer_nbytes"] for own in parts.values())
         sizes = {"rows": loader.num_rows, "nbytes": nbytes, "training_nbytes": nbytes + others}
         ids = row_counters(session.model)
         trainer.write("part", part=session.epoch + 1, path=str(path), **sizes, **scores, ids=ids)

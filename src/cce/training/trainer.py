@@ -20,7 +20,7 @@ from cce.signals import StopRequest, graceful_stop
 from cce.training.checkpoint import Checkpoint, explained_misfits
 from cce.training.config import MAY_BE_CHOSEN_AGAIN, MAY_CHANGE, MAY_MOVE, TrainConfig, make_config, to_toml
 from cce.training.monitoring import MetricsLog, Progress, peaks_line
-from cce.training.outcome import best_model, go_back_to_best, keep_record
+from cce.training.outcome import best_model, keep_record
 from cce.training.phases import FinalizePhase, Phase, TrainPhase
 from cce.training.refit_phase import RefitPhase
 from cce.training.resolving import resolve
@@ -88,10 +88,6 @@ class Trainer:
         for line in self.log.damage:
             self.progress.say(f"{line} It is dropped.")
         return self
-
-    def go_back_to_best(self) -> None:
-        """Let the model be that of the best validation."""
-        go_back_to_best(self.session, self.folder)
 
     @property
     def model(self) -> nn.Module:

@@ -130,9 +130,7 @@ def make_parts(run: LoadedRun, history: RunHistory) -> list[Part]:
 
 def _scores(run: LoadedRun, history: RunHistory) -> dict[str, Any]:
     """Curves; what has one point is a number."""
-    left_out = [] if history.curve else ["the curves: the run has no validations yet."]
-    if "losses" in history.missing:
-        left_out.append(f"the training loss: {history.missing['losses']}.")
+    left_out = () if history.curve else ("the curves: the run has no validations yet.",)
     plots = run_plots(history, run.options["metrics"][0])
     lines = []
     for plot in plots:
@@ -140,16 +138,14 @@ def _scores(run: LoadedRun, history: RunHistory) -> dict[str, Any]:
         if len(points) == 1:
             lines.append(f"{plot.title} {points[0]['score']:.5f}, at step {points[0]['step']:,}")
     html = f"<p>One validation: {escape('; '.join(lines))}.</p>" if lines else ""
-    return {"html": html, "plots": [plot for plot in plots if plot.num_points > 1], "left_out": tuple(left_out)}
+    return {"html": html, "plots": [plot for plot in plots if plot.num_points > 1], "left_out": left_out}
 
 
 def _clusterings(history: RunHistory) -> dict[str, Any]:
     events = {"Clusterings": history.clusterings, "Refits": history.refits}
     tables = [_event_table(title, lines) for title, lines in events.items() if lines]
-    left_out = [f"{name}: {why}." for name, why in history.missing.items() if name in ("clusterings", "refits")]
-    if not tables:
-        left_out = ["no table of this run was clustered or refitted.", *left_out]
-    return {"html": "".join(table.explained() for table in tables), "left_out": tuple(left_out)}
+    left_out = () if tables else ("of this run no clustering and no refit is known.",)
+    return {"html": "".join(table.explained() for table in tables), "left_out": left_out}
 
 
 def _event_table(title: str, lines: Sequence[dict[str, Any]]) -> Table:

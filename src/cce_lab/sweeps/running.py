@@ -251,19 +251,10 @@ class Experiment:
 
 
 def sweep(
-    recipe: Path | str,
-    *,
-    out: Path | str | None = None,
-    like: Path | str | None = None,
-    data: Path | str | None = None,
-    only: Sequence[str] | None = None,
-    jobs: int = 1,
-    engine: str = "local",
-    progress: bool = True,
+    recipe: Path | str, *, jobs: int = 1, engine: str = "local", progress: bool = True, **where: Any
 ) -> SweepResult:
-    """Run all runs of a recipe, as `cce sweep` does; finished ones are not run again. See `Experiment`."""
-    experiment = Experiment(recipe, out=out, like=like, data=data, only=only)
-    return experiment.sweep(jobs=jobs, engine=engine, progress=progress).check()
+    """Run all runs of a recipe, as `cce sweep` does; finished ones are not run again. where: as for `Experiment`."""
+    return Experiment(recipe, **where).sweep(jobs=jobs, engine=engine, progress=progress).check()
 
 
 def _note(text: str, *, shown: bool) -> None:

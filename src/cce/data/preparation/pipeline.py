@@ -45,14 +45,17 @@ class Preparation:
         """Run the remaining steps; return the manifest."""
         self._begin()
         paths = list(dict.fromkeys(input_.path for input_ in self.job.inputs))
-        inputs = list(self._map("checksums", checksum, paths))
-        blocks = self._read()
-        counts = self._split(blocks)
-        self._scales = self._fit_scales(blocks)
-        features = self._number(blocks)
-        schema = Schema(features, self.columns.dense, has_weights=self.columns.weight is not None)
-        self._encode(blocks, schema, counts)
-        manifest = seal(self.data, self.out, schema, self._contents(blocks, counts, inputs))
+        checksums = dict(zip(paths, self._map("checksums", checksum, paths), strict=True))
+        summaries = self._read()
+        self.blocks = [self.work / each["name"] for each in summaries if each["num_rows"]]
+        if not self.blocks:
+            raise ValueError(f"{self.job.inputs[0]} must hold rows, and no row of it can be used.")
+        counts = self._split([each for each in summaries if each["num_rows"]])
+        self.scales = self._fit_scales()
+        schema = Schema(self._number(), self.columns.dense, has_weights=self.columns.weight is not None)
+        self._encode(schema, counts)
+        splits = dict(zip(SPLITS, counts.sum(0).tolist(), strict=True))
+        manifest = seal(self.data, self.out, schema, self._contents(summaries, splits, checksums))
         clear_folder(temporary_folder(self.out))
         return manifest
 
@@ -69,24 +72,18 @@ class Preparation:
 
     def _map(self, name: str, function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Any]:
         """Results in the order of the tasks, with a bar of progress."""
-        with tqdm(
-            total=len(tasks), desc=name, unit="part", leave=False, disable=None if self.progress else True
-        ) as bar:
-            for result in self.engine.map(function, tasks):
-                yield result
-                bar.update()
+        shown = None if self.progress else True
+        yield from tqdm(self.engine.map(function, tasks), name, len(tasks), unit="part", leave=False, disable=shown)
 
     def _read(self) -> list[dict[str, Any]]:
-        blocks: list[dict[str, Any]] = []
-        bad = BadRows(self.job)
+        """Read all pieces; a summary of each block, in order."""
+        found: list[dict[str, Any]] = []
+        self.bad = BadRows(self.job)
         for summaries in self._map("read", read_piece, self._pieces()):
             for block in summaries:
-                bad.add(block)
-            blocks += summaries
-        self._bad = bad
-        if not any(block["num_rows"] for block in blocks):
-            raise ValueError(f"{self.job.inputs[0]} must hold rows, and no row of it can be used.")
-        return blocks
+                self.bad.add(block)
+            found += summaries
+        return found
 
     def _pieces(self) -> list[Piece]:
         found = []
@@ -100,9 +97,9 @@ class Preparation:
         job = self.job
         return [Piece(*piece, self.work, self.columns, job.reading, job.block_bytes) for piece in found]
 
-    def _split(self, blocks: list[dict[str, Any]]) -> np.ndarray:
-        """Rows of each block in each split: `(blocks with rows, splits)`."""
-        some = [SplitBlock(self.work / b["name"], b["file"], b["num_rows"]) for b in blocks if b["num_rows"]]
+    def _split(self, summaries: list[dict[str, Any]]) -> np.ndarray:
+        """Rows of each block in each split: `(blocks, splits)`."""
+        some = [SplitBlock(self.work / each["name"], each["file"], each["num_rows"]) for each in summaries]
         counts = []
         for block, codes in zip(some, split_codes(some, self.job.splitting), strict=True):
             np.save(split_file(block.path), codes)
@@ -112,21 +109,19 @@ class Preparation:
             raise ValueError("split must leave rows to train on, and it leaves none.")
         return result
 
-    def _fit_scales(self, blocks: list[dict[str, Any]]) -> tuple[tuple[str, float, float], ...]:
+    def _fit_scales(self) -> tuple[tuple[str, float, float], ...]:
         """Mean and deviation, over the training rows, of the columns that are scaled."""
-        paths = [self.work / block["name"] for block in blocks if block["num_rows"]]
         return tuple(
-            (name, *_mean_and_deviation(paths, f"dense {index}"))
+            (name, *_mean_and_deviation(self.blocks, f"dense {index}"))
             for index, name in enumerate(self.columns.dense)
             if self.job.reading.transform_of(name) == "standard"
         )
 
-    def _number(self, blocks: list[dict[str, Any]]) -> tuple[Feature, ...]:
+    def _number(self) -> tuple[Feature, ...]:
         """The features with their vocabulary sizes; the ids of the values of each block are on disk then."""
         names, bags = self.columns.features, self.columns.multi_hot
-        paths = tuple(self.work / block["name"] for block in blocks if block["num_rows"])
         tasks = [
-            FeatureTask(index, name, name in bags, paths, self.job.rule, self.data / vocabulary_file(index))
+            FeatureTask(index, name, name in bags, self.blocks, self.job.rule, self.data / vocabulary_file(index))
             for index, name in enumerate(names)
         ]
         sizes = self._map("number", number_values, tasks)
@@ -135,9 +130,8 @@ class Preparation:
             for name, size in zip(names, sizes, strict=True)
         )
 
-    def _encode(self, blocks: list[dict[str, Any]], schema: Schema, counts: np.ndarray) -> None:
-        names = [block["name"] for block in blocks if block["num_rows"]]
-        sizes = self._bag_sizes(names, schema)
+    def _encode(self, schema: Schema, counts: np.ndarray) -> None:
+        sizes = self._bag_sizes(schema)
         created = self.work / "created"
         if not created.exists():
             totals = dict(zip(SPLITS, counts.sum(0).tolist(), strict=True))
@@ -146,66 +140,63 @@ class Preparation:
         row_starts = counts.cumsum(0) - counts
         tasks = [
             BlockTask(
-                block=self.work / name,
+                block=block,
                 folder=self.data,
                 schema=schema,
                 columns=self.columns,
                 row_starts=dict(zip(SPLITS, row_starts[index].tolist(), strict=True)),
                 value_starts={key: int(size[:index].sum()) for key, size in sizes.items()},
-                scales=self._scales,
+                scales=self.scales,
             )
-            for index, name in enumerate(names)
+            for index, block in enumerate(self.blocks)
         ]
         for _ in self._map("encode", encode_block, tasks):
             pass
 
-    def _bag_sizes(self, names: list[str], schema: Schema) -> dict[tuple[str, int], np.ndarray]:
+    def _bag_sizes(self, schema: Schema) -> dict[tuple[str, int], np.ndarray]:
         """The number of ids in each block, by split and multi-hot feature."""
         sizes: dict[tuple[str, int], np.ndarray] = {}
         for index, feature in enumerate(schema.features):
             if feature.multi_hot:
                 counts = []
-                for block in (self.work / name for name in names):
+                for block in self.blocks:
                     lengths = load_numbers(block, f"word {feature.name} lengths")
                     counts.append(np.bincount(np.load(split_file(block)), lengths, len(SPLITS)).astype(np.int64))
                 sizes |= {(split, index): np.array(counts)[:, code] for code, split in enumerate(SPLITS)}
         return sizes
 
-    def _contents(self, blocks: list[dict[str, Any]], counts: np.ndarray, checksums: list[str]) -> dict[str, Any]:
-        job = self.job
-        reading = replace(job.reading, scales=self._scales)
-        parts: dict[str, Any] = {"columns": self.columns, "reading": reading}
+    def _contents(
+        self, summaries: list[dict[str, Any]], splits: dict[str, int], checksums: dict[Path, str]
+    ) -> dict[str, Any]:
+        job, num_dropped = self.job, sum(each["num_dropped"] for each in summaries)
+        parts: dict[str, Any] = {"columns": self.columns, "reading": replace(job.reading, scales=self.scales)}
         parts |= {"splitting": job.splitting, "rule": job.rule}
-        paths = dict.fromkeys(input_.path for input_ in job.inputs)
         return {
             "kind": job.kind,
             "options": {name: asdict(part) for name, part in parts.items()},
             "inputs": [
                 {"name": path.name, "bytes": path.stat().st_size, "sha256": digest}
-                for path, digest in zip(paths, checksums, strict=True)
+                for path, digest in checksums.items()
             ],
-            "splits": dict(zip(SPLITS, counts.sum(0).tolist(), strict=True)),
+            "splits": splits,
             "rows": {
-                "read": sum(block["num_rows"] + block["num_dropped"] for block in blocks),
-                "left_out": sum(block["num_dropped"] for block in blocks),
-                "malformed": self._bad.count,
+                "read": sum(splits.values()) + num_dropped,
+                "left_out": num_dropped,
+                "malformed": self.bad.count,
             },
-            "malformed": self._bad.reported,
-            "times": self._times(blocks),
+            "malformed": self.bad.reported,
+            "times": self._times(),
             "dense": {
-                name: {
-                    "missing": sum(block["missing"][name] for block in blocks),
-                    "negative": sum(block["negative"][name] for block in blocks),
-                }
+                name: {what: sum(each[what][name] for each in summaries) for what in ("missing", "negative")}
                 for name in self.columns.dense
             },
         }
 
-    def _times(self, blocks: list[dict[str, Any]]) -> list[float] | None:
+    def _times(self) -> list[float] | None:
         """The first time and the last one, if rows have times."""
         if self.columns.timestamp is None:
             return None
-        found = [load_numbers(self.work / block["name"], "timestamp") for block in blocks if block["num_rows"]]
+        found = [load_numbers(block, "timestamp") for block in self.blocks]
         return [min(float(own.min()) for own in found), max(float(own.max()) for own in found)]
 
 

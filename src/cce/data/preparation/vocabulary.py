@@ -53,7 +53,7 @@ class FeatureTask:
     index: int  # among the columns of words
     name: str
     is_bag: bool
-    blocks: tuple[Path, ...]
+    blocks: Sequence[Path]
     rule: VocabularyRule
     vocabulary: Path
 
