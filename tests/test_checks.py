@@ -6,7 +6,15 @@ import re
 
 import pytest
 
-from cce.checks import RemembersArguments, arguments_of, check_choice, check_divides, check_range
+from cce.checks import RemembersArguments, arguments_of, check_choice, check_divides, check_known, check_range
+
+
+def test_a_name_that_is_not_known_is_rejected_with_the_closest_match_or_with_all():
+    check_known("no such metric, 'auc'", "auc", ("auc", "bce"))
+    with pytest.raises(ValueError, match=re.escape("no such metric, 'acu': did you mean 'auc'?")):
+        check_known("no such metric, 'acu'", "acu", ("auc", "bce"))
+    with pytest.raises(ValueError, match=re.escape("no such metric, 'xyz': there are auc, bce.")):
+        check_known("no such metric, 'xyz'", "xyz", ("auc", "bce"))
 
 
 @pytest.mark.parametrize("value", [3, 4, 9])

@@ -44,9 +44,9 @@ def test_prepare_takes_files_of_splits_and_other_kinds(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"colour": 3}, "'colour' is no option of 'table': they are label, categorical"),
+        ({"colour": 3}, "'colour' is no option of 'table': there are label, categorical"),
         ({"labels": "y"}, "'labels' is no option of 'table': did you mean 'label'"),
-        ({"kind": "synthetic"}, "'raw' is no option of 'synthetic': they are num_rows"),
+        ({"kind": "synthetic"}, "'raw' is no option of 'synthetic': there are num_rows"),
     ],
 )
 def test_what_is_wrong_is_raised(tmp_path, options, message):

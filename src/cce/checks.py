@@ -1,5 +1,6 @@
 """Argument checks: every error names the argument, the rule and the value. And objects that know their arguments."""
 
+import difflib
 import inspect
 import math
 import operator
@@ -62,6 +63,16 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     allowed = tuple(choices)
     if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {shown(value)}.")
+
+
+def check_known(problem: str, name: str, known: Iterable[str]) -> None:
+    """Reject a name that is not known with this sentence, and suggest the closest match."""
+    choices = list(known)
+    if name not in choices:
+        near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
+        raise ValueError(
+            f"{problem}: " + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(choices)}.")
+        )
 
 
 def check_start_scale(name: str, value: object, words: Iterable[str] = START_SCALES) -> None:

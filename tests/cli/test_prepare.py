@@ -125,7 +125,7 @@ def test_without_pyarrow_one_is_told_what_to_install(tmp_path, capsys, monkeypat
 def test_an_option_of_another_kind_is_rejected(tmp_path, capsys):
     write_csv(tmp_path / "a.csv", ("y", "user"), [(1, "u")])
     words = ("table", tmp_path / "a.csv", tmp_path / "out", "--label", "y", "--categorical", "user")
-    assert "'modulus' is no option of 'table': they are label" in rejected(capsys, *words, "--modulus", 9)
+    assert "'modulus' is no option of 'table': there are label" in rejected(capsys, *words, "--modulus", 9)
     assert "'jobs' is no option of 'synthetic'" in rejected(capsys, "synthetic", tmp_path / "out", "--jobs", 2)
 
 

@@ -29,7 +29,7 @@ def test_a_wrong_name_is_rejected_with_the_nearest_right_one(tmp_path, name, nea
 
 
 def test_a_name_unlike_any_is_rejected_with_all_of_them():
-    with pytest.raises(ValueError, match="'zzzz': the options are data, shuffle, model, "):
+    with pytest.raises(ValueError, match="'zzzz': there are data, shuffle, model, "):
         make_config({"data": "d", "zzzz": 1})
 
 

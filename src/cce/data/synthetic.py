@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from cce.checks import check_number, check_range, check_type
+from cce.checks import check_known, check_number, check_range, check_type
 from cce.data.record_format import check_new, create_files, record_dtype, rows_file, seal, temporary_folder, write_at
 from cce.files import clear_folder, lock_folder
 from cce.hashing import mix
@@ -187,8 +187,7 @@ class SyntheticConfig:
         known = [each.name for each in fields(cls)]
         given = {name: value for name, value in options.items() if value is not None}
         for name in given:
-            if name not in known:
-                raise ValueError(f"{name!r} is no option of 'synthetic': they are {', '.join(known)}.")
+            check_known(f"{name!r} is no option of 'synthetic'", name, known)
         return cls(**given | {"vocabulary_sizes": tuple(given.get("vocabulary_sizes", cls.vocabulary_sizes))})
 
     def clicks(self) -> SyntheticClicks:

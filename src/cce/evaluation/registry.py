@@ -5,12 +5,13 @@ A metric is a function of `ScoredRows` and one line in `METRICS`.
 
 from __future__ import annotations
 
-import difflib
 import math
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from cce.checks import check_known
 
 if TYPE_CHECKING:
     from cce.evaluation.scores import ScoredRows
@@ -70,12 +71,8 @@ def list_metrics() -> list[str]:
 
 def find_metric(name: str) -> MetricInfo:
     """The metric of this name, such as `auc`. Rejects unknown names and suggests the closest match."""
-    info = METRICS.get(name)
-    if info is None:
-        near = difflib.get_close_matches(name, METRICS, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"the metrics are {', '.join(METRICS)}."
-        raise ValueError(f"metric {name!r} is not known: {hint}")
-    return info
+    check_known(f"metric {name!r} is not known", name, METRICS)
+    return METRICS[name]
 
 
 def describe_metric(name: str) -> MetricInfo:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cce.budget import DEFAULT_METHOD, MEASURES, PAPER_METHOD, Budget
-from cce.checks import START_SCALES, check_choice, check_flag, check_range, check_start_scale
+from cce.checks import START_SCALES, check_choice, check_flag, check_known, check_range, check_start_scale
 from cce.evaluation import DEFAULT_METRICS, check_metrics, list_metrics
 from cce.integrations import LOGGERS
 from cce.plugins import check_plugins
@@ -299,10 +298,7 @@ def check_names(names: Iterable[str], where: str) -> None:
     """Reject unknown options and suggest the closest match."""
     known = [each.name for each in fields(TrainConfig)]
     for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}."
-            raise ValueError(f"{where} has an option that is not known, {name!r}: {hint}")
+        check_known(f"{where} has an option that is not known, {name!r}", name, known)
 
 
 def make_config(values: Mapping[str, Any]) -> TrainConfig:

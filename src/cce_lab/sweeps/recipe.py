@@ -6,14 +6,14 @@ docs/sweeps.md shows one, part by part.
 import difflib
 import re
 import tomllib
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from cce.budget import FULL_SIZED, MEASURES, SIZED_LATER
-from cce.checks import check_number, check_range
+from cce.checks import check_known, check_number, check_range
 from cce.evaluation import METRICS, describe_metric
 from cce.plugins import load_plugins
 from cce.training import check_names
@@ -161,18 +161,14 @@ def check_shape(value: Any, shape: Any, where: str) -> None:
         if len(set(value)) < len(value):
             raise ValueError(f"{where} must name each value once, got {value!r}.")
     elif isinstance(shape, dict) and isinstance(value, dict):
-        check_known(value, shape, where)
+        check_parts(value, shape, where)
         for key, each in value.items():
             check_shape(each, shape[key], f"{where} {key}" if "[" in where else f"{where} [{key}]")
 
 
-def check_known(names: Iterable[str], known: Collection[str], where: str) -> None:
-    """Reject unknown parts and suggest the closest match."""
+def check_parts(names: Iterable[str], known: Iterable[str], where: str) -> None:
     for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it may have {', '.join(known)}."
-            raise ValueError(f"{where} has a part that is not known, {name!r}: {hint}")
+        check_known(f"{where} has a part that is not known, {name!r}", name, known)
 
 
 def _check_options(options: dict[str, Any], not_here: tuple[str, ...], where: str) -> None:
@@ -243,12 +239,12 @@ def _check_tune(recipe: Recipe, where: str) -> None:
 def _check_expected(recipe: Recipe, where: str) -> None:
     """Reject scores that no metric has, and what is not a number or two for each series."""
     scores = [key for key in recipe.expected if describe_metric(key.removeprefix("full_")).home]
-    check_known(recipe.expected, (*OF_EXPECTED, *METRICS, *scores), where)
+    check_parts(recipe.expected, (*OF_EXPECTED, *METRICS, *scores), where)
     for key, found in recipe.expected.items():
         if key == "source" or key.startswith("full_"):
             continue
         check_shape(found, dict, f"{where} {key}")
-        check_known(found, recipe.all_series(), f"{where} {key}")
+        check_parts(found, recipe.all_series(), f"{where} {key}")
         for name, value in found.items():
             numbers = value if isinstance(value, list) else [value]
             if len(numbers) not in (1, 2) or not all(type(number) in (int, float) for number in numbers):

@@ -68,8 +68,8 @@ SERIES = {"method": "pq", "caps": [1]}
     ("parts", "message"),
     [
         ({"swep": {}}, "the recipe has a part that is not known, 'swep': did you mean 'sweep'?"),
-        ({"zzz": 1}, "'zzz': it may have about, plugins, data, train, sweep, series, tune, expected."),
-        ({"data": {"path": "x"}}, r"the recipe \[data\] has a part that is not known, 'path': it may have name, prep"),
+        ({"zzz": 1}, "'zzz': there are about, plugins, data, train, sweep, series, tune, expected."),
+        ({"data": {"path": "x"}}, r"the recipe \[data\] has a part that is not known, 'path': there are name, prep"),
         ({"sweep": {"cap": [1]}}, r"the recipe \[sweep\] has a part that is not known, 'cap': did you mean 'caps'?"),
         ({"train": {"epoch": 1}}, r"\[train\] has an option that is not known, 'epoch': did you mean 'epochs'?"),
         ({"train": {"seed": 1}}, r"\[train\] must leave seed to the sweep and its series, got seed = 1."),

@@ -106,11 +106,11 @@ def test_failures_are_named_and_if_all_diverge_it_is_one_line(data):
 @pytest.mark.parametrize(
     ("tune", "message"),
     [
-        ({"epochs": [2]}, r"\[tune\] has a part that is not known, 'epochs': it may have lr, weight_decay"),
+        ({"epochs": [2]}, r"\[tune\] has a part that is not known, 'epochs': there are lr, weight_decay"),
         ({"lr": 0.1}, r"\[tune\] lr must be a list, got 0.1"),
         ({"lr": []}, r"\[tune\] lr must be a list of at least one value, got \[\]"),
         ({"caps": [7]}, r"\[tune\] caps must be among those of the sweep \(160, 320, 640\), got 7"),
-        ({"series": {"ccee": {}}}, r"\[tune\] series has a part that is not known, 'ccee': it may have full, hash"),
+        ({"series": {"ccee": {}}}, r"\[tune\] series has a part that is not known, 'ccee': there are full, hash"),
     ],
 )
 def test_what_cannot_be_tuned_is_rejected(tune, message):

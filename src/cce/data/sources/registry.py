@@ -6,13 +6,12 @@ builds its help from it.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cce.checks import check_choice
+from cce.checks import check_choice, check_known
 from cce.data.preparation.job import OPEN_BITS, WAYS, Job
 
 SOURCES: dict[str, Source] = {}
@@ -69,10 +68,7 @@ class Source:
         known = [*own, "split", "open", *OF_SPLIT, *OF_RULE]
         given = {name: value for name, value in options.items() if value is not None}
         for name, value in given.items():
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-                hint = f"did you mean {near[0]!r}?" if near else f"they are {', '.join(known)}."
-                raise ValueError(f"{name!r} is no option of {self.name!r}: {hint}")
+            check_known(f"{name!r} is no option of {self.name!r}", name, known)
             if name in own and own[name].choices:
                 check_choice(name, value, own[name].choices or ())
             if name in own and own[name].is_list:
