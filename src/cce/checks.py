@@ -70,9 +70,8 @@ def check_known(problem: str, name: str, known: Iterable[str]) -> None:
     choices = list(known)
     if name not in choices:
         near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
-        raise ValueError(
-            f"{problem}: " + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(choices)}.")
-        )
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(choices)}."
+        raise ValueError(f"{problem}: {hint}")
 
 
 def check_start_scale(name: str, value: object, words: Iterable[str] = START_SCALES) -> None:

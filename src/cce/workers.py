@@ -69,7 +69,7 @@ class LocalEngine:
                 self._send(signal.SIGINT)
             self._pool.shutdown(cancel_futures=True)
         except KeyboardInterrupt:
-            self._send(getattr(signal, "SIGKILL", signal.SIGTERM))
+            self._send(signal.SIGKILL)
             raise
         finally:
             self._pool = None
@@ -98,9 +98,6 @@ class LocalEngine:
 @contextmanager
 def _held_back_interrupts() -> Iterator[None]:
     """Processes that are begun here do not see Ctrl-C before they are ready for it."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -158,19 +155,17 @@ _stopped = threading.Event()  # this process was asked to stop
 
 def _begin_work() -> None:
     """Leave Ctrl-C to the process that began this one, and end when it ends."""
-    if hasattr(os, "setpgrp"):
-        os.setpgrp()
+    os.setpgrp()
     signal.signal(signal.SIGINT, _stop)
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _work(function: Callable[[Task], Result], task: Task) -> Result:

@@ -58,7 +58,7 @@ def test_values_with_the_same_hash_are_told_apart():
     [
         (lambda raw: raw[:-9], "must be a whole safetensors file, and it is damaged"),
         (lambda raw: raw[:4], "must be a whole safetensors file, and it is damaged"),
-        (lambda raw: b"\xff" * 8 + raw[8:], "must be a whole safetensors file, and it is damaged: a header of"),
+        (lambda raw: b"\xff" * 8 + raw[8:], "must be a whole safetensors file, and it is damaged"),
         (
             lambda raw: raw.replace(b'"version":"1"', b'"version":"2"'),
             "of version 1, got 'cce-vocabulary', version '2'",

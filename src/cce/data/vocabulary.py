@@ -9,12 +9,10 @@ harm. An integer is looked up by its decimal digits. The empty text is the missi
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -144,7 +142,6 @@ def _equal(first: Texts, at: np.ndarray, second: Texts, there: np.ndarray) -> np
     return same
 
 
-MAX_HEADER = 100_000_000  # bytes; the limit of the format
 METADATA = "__metadata__"
 DTYPES = {"U8": "<u1", "I32": "<i4", "I64": "<i8", "U64": "<u8", "F32": "<f4"}
 
@@ -152,22 +149,15 @@ DTYPES = {"U8": "<u1", "I32": "<i4", "I64": "<i8", "U64": "<u8", "F32": "<f4"}
 def map_arrays(path: Path, start: int = 0) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """The arrays of a file, read when they are accessed, and its metadata; `start` is where it lies within `path`."""
     try:
-        with path.open("rb") as file:
-            file.seek(start)
-            length = int.from_bytes(file.read(8), "little")
-            if length > MAX_HEADER:
-                raise ValueError(f"a header of {length} bytes")
-            header = json.loads(file.read(length))
+        mapped = np.memmap(path, np.uint8, "r", start).view(np.ndarray)
+        length = int.from_bytes(mapped[:8].tobytes(), "little")
+        header, body = json.loads(mapped[8 : 8 + length].tobytes()), mapped[8 + length :]
         metadata = header.pop(METADATA, {})
-        return {name: _map_array(path, start + 8 + length, entry) for name, entry in header.items()}, metadata
+        return {name: _array(body, **entry) for name, entry in header.items()}, metadata
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} must be a whole safetensors file, and it is damaged: {error}.") from error
 
 
-def _map_array(path: Path, start: int, entry: dict[str, Any]) -> np.ndarray:
-    dtype, shape, (first, last) = np.dtype(DTYPES[entry["dtype"]]), tuple(entry["shape"]), entry["data_offsets"]
-    if last - first != math.prod(shape) * dtype.itemsize:
-        raise ValueError(f"{last - first} bytes for an array of shape {shape}")
-    if first == last:
-        return np.empty(shape, dtype)  # nothing cannot be mapped
-    return np.memmap(path, dtype, "r", start + first, shape).view(np.ndarray)
+def _array(body: np.ndarray, dtype: str, shape: list[int], data_offsets: tuple[int, int]) -> np.ndarray:
+    first, last = data_offsets
+    return body[first:last].view(DTYPES[dtype]).reshape(shape)
