@@ -129,7 +129,6 @@ def _summary(data: PreparedData) -> dict[str, Any]:
 
 
 def as_text(summary: dict[str, Any]) -> str:
-    """A summary for people."""
     from cce.data import unseen_lines
     from cce.text import format_bytes, format_table
 

@@ -244,7 +244,6 @@ class Loader:
 
 
 def cut_batch(batch: Batch, lengths: list[int]) -> list[Batch]:
-    """One batch of many rows as several, one after the other."""
     if len(lengths) == 1:
         return [batch]
     weights = torch.split(batch.weights, lengths) if batch.weights is not None else [None] * len(lengths)

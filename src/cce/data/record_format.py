@@ -95,7 +95,6 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def checksum(path: Path) -> str:
-    """SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

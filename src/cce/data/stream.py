@@ -55,12 +55,10 @@ class StreamLoader:
 
     @property
     def num_rows(self) -> int:
-        """Rows of the part that was begun."""
         return int(self.part.get("rows", 0))
 
     @property
     def rows_given(self) -> int:
-        """Rows of all parts so far."""
         return sum(int(part["rows"]) for part in self.done) + self.position
 
     def find_next(self) -> Path | None:
@@ -130,14 +128,12 @@ class StreamLoader:
         return {"done": self.done, "part": self.part, "position": self.position}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where `state` was taken."""
         self.done, self.part, self.position = list(state["done"]), dict(state["part"]), state["position"]
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     @cached_property
     def encoder(self) -> RowEncoder:
-        """What turns raw rows into batches."""
         from cce.data.preparation.vocabulary import load_vocabularies
         from cce.data.raw_rows import RawRows, RowEncoder
 

@@ -122,7 +122,6 @@ class SyntheticClicks:
         return Sample(ids, labels, probabilities, dense)
 
     def clusters_of(self, feature: int, ids: Tensor, times: Tensor) -> Tensor:
-        """The clusters of ids of a feature, each at its time."""
         clusters = self.clusters[feature][ids]
         if self._moves is None:
             return clusters

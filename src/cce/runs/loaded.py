@@ -133,7 +133,6 @@ class LoadedRun:
         return similar(self, feature, [value], n, unseen=unseen)[0]
 
     def vectors(self, feature: str) -> FeatureVectors:
-        """What gives the vectors of a feature's ids."""
         return FeatureVectors(self.model, self.schema, feature)
 
 

@@ -139,7 +139,6 @@ class Pack:
         return self.path, self.spans[name][0]
 
     def checkpoint(self) -> Checkpoint:
-        """The packed model with its state."""
         try:
             tensors = load(self.read(MODEL))
         except (SafetensorError, OSError) as error:

@@ -93,7 +93,6 @@ def _ids_table(ids: dict[str, dict[str, int]]) -> str:
 
 
 def _curve_table(curve: list[dict[str, float]]) -> str:
-    """A line for each validation, with all its scores."""
     infos = [describe_metric(name) for name in curve[-1] if name not in ("step", "epoch")]
     rows = [
         (f"{c['step']:,}", f"{c['epoch']}", *(info.format(c.get(info.name), digits=5) for info in infos)) for c in curve

@@ -34,7 +34,6 @@ class Progress:
         self._bar: tqdm[Any] = tqdm(disable=True)
 
     def start(self, total_rows: int, name: str, *, first_row: int = 0) -> None:
-        """Begin a part of the run."""
         self.close()
         how: dict[str, Any] = {"total": total_rows, "initial": first_row, "desc": name, "leave": False}
         how |= {"unit": "row", "unit_scale": True, "disable": not self.shown}
@@ -47,7 +46,6 @@ class Progress:
         self._bar.update(rows)
 
     def say(self, text: str) -> None:
-        """A line that stays."""
         if self.shown:
             tqdm.write(text, file=sys.stderr)
 

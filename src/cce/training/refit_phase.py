@@ -62,11 +62,9 @@ class RefitPhase(Phase):
 
     @property
     def is_done(self) -> bool:
-        """Whether all rounds are done, or enough of them."""
         return self.num_rounds >= self.planned
 
     def run(self) -> None:
-        """Do the rounds that are left."""
         model = self.session.model
         if not any(isinstance(table, Finalizable) for table in model.modules()):  # all are small enough to be full
             self.planned = 0
@@ -140,7 +138,6 @@ class RefitPhase(Phase):
                 self.planned = min(self.planned, self.num_rounds + (left if left > 1 else 0))
 
     def _why_too_long(self) -> str:
-        """Why there is no time for another round."""
         if self.num_rounds < self.planned:
             return ""
         return (
@@ -183,7 +180,6 @@ class RefitPhase(Phase):
         return {feature_name(name.rpartition(".")[2]): asdict(event) for name, event in events.items()}
 
     def _end_early(self) -> None:
-        """Drop the round under way."""
         self.trainer.stop_request.clear()
         self.planned = self.num_rounds
         self.trainer.progress.say(f"refits ended after round {self.num_rounds}, as was asked")

@@ -71,7 +71,6 @@ class Session:
 
     @property
     def has_int8_rows(self) -> bool:
-        """Whether a table still trains as int8 rows."""
         return any(isinstance(module, Finalizable) and not module.is_final for module in self.model.modules())
 
     @property

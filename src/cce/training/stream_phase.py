@@ -35,7 +35,6 @@ class StreamPhase(TrainPhase):
 
     @property
     def loader(self) -> StreamLoader:
-        """The parts."""
         assert isinstance(self.session.loader, StreamLoader)
         return self.session.loader
 
@@ -65,7 +64,6 @@ class StreamPhase(TrainPhase):
         return self.session.step >= self.config.max_steps
 
     def run(self) -> None:
-        """Train on all parts that there are."""
         while not self.is_done:
             path, _ = self._find_next()
             if not path:
@@ -74,7 +72,6 @@ class StreamPhase(TrainPhase):
                 self.trainer.save()
 
     def _wait(self) -> None:
-        """Wait for rows from standard input."""
         if self.input is not None:
             done = [Path(part["path"]) for part in self.loader.done]
             self.input.make_part(done, self.trainer.stop_request)

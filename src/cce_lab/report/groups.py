@@ -80,7 +80,6 @@ class Group:
 
     @property
     def slug(self) -> str:
-        """Words for the names of files."""
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
     @cached_property

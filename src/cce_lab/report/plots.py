@@ -120,7 +120,6 @@ def curve_spec(rows: list[Row], styles: Mapping[str, Style], title: str) -> Spec
 
 
 def file_word(metric: str) -> str:
-    """The name of a metric among the names of files."""
     return re.sub(r"[^a-z0-9_]+", "-", metric.lower())
 
 

@@ -95,7 +95,6 @@ def write_run_page(run: LoadedRun, out: Path | str) -> list[str]:
 
 
 def make_headline(run: LoadedRun, history: RunHistory) -> str:
-    """The test scores, and what the tables take."""
     total = Footprints(tuple(footprints(run, history))).total
     scores = f"Test: {format_scores(run.scores)}" if run.scores else "No test scores"
     sizes = [f"{total.num_params:,} params", format_bytes(total.nbytes)]

@@ -271,7 +271,6 @@ def factor_table(group: Group, expected: dict[str, Any]) -> Table:
 
 
 def how(factor: Factor) -> str:
-    """How a factor is known, in words."""
     words = str(factor.kind)
     if factor.is_reached and factor.num_seeds > 1:
         words += f", {factor.num_reached} of {factor.num_seeds} seeds reach it"

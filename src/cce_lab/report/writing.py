@@ -119,7 +119,6 @@ def make_sections(found: Collected) -> list[Section]:
 
 
 def headline(group: Group) -> str:
-    """The finding in a sentence or two."""
     if group.baseline_score is None:
         return f"{NO_BASELINE} {_best(group)}"
     factors = {name: group.factor(name, group.lead) for name in group.series if name != group.full_series}
@@ -153,7 +152,6 @@ def _not_all(factor: Factor) -> str:
 
 
 def _best(group: Group) -> str:
-    """The best score of what is not the full table."""
     others = [each for each in group.budgets if each.series != group.full_series]
     scored = [(found.mean, each) for each in others if (found := each.over_seeds(group.leading.name))]
     if not scored:

@@ -257,5 +257,4 @@ def has_total(options: dict[str, Any]) -> bool:
 
 
 def file_name(series: str) -> str:
-    """The name of a series in names of runs."""
     return re.sub(r"[^a-z0-9.]+", "-", series.lower()).strip("-")

@@ -271,7 +271,6 @@ def _print_run(record: RunRecord, count: str) -> None:
 
 
 def _find_raw(name: str) -> Path:
-    """A raw file, at its path or in the folder CCE_DATA."""
     for folder in ("", os.environ.get("CCE_DATA", "")):
         if (path := Path(folder) / name).exists():
             return path

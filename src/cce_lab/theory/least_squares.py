@@ -113,7 +113,6 @@ class LeastSquares:
 
 
 def square(matrix: Tensor) -> float:
-    """The squared Frobenius norm."""
     return float(matrix.square().sum())
 
 

@@ -166,7 +166,6 @@ def first_line(error: Exception) -> str:
 
 
 def one_chunk(column: Any) -> Any:
-    """A column as one array."""
     combined = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(combined, pa.ChunkedArray):  # an empty column has no chunk at all
         return combined.chunk(0) if combined.num_chunks else pa.array([], combined.type)
@@ -280,7 +279,6 @@ def as_texts(values: Values, *, whole: bool) -> Texts:
 
 
 def with_missing(values: Values) -> Values:
-    """The same values after a missing one."""
     return pa.concat_arrays([pa.nulls(1, values.type), values])
 
 

@@ -42,7 +42,6 @@ class Preparation:
         self.work, self.data = temporary_folder(out) / "work", temporary_folder(out) / "data"
 
     def run(self) -> dict[str, Any]:
-        """Run the remaining steps; return the manifest."""
         self._begin()
         paths = list(dict.fromkeys(input_.path for input_ in self.job.inputs))
         checksums = dict(zip(paths, self._map("checksums", checksum, paths), strict=True))
@@ -193,7 +192,6 @@ class Preparation:
         }
 
     def _times(self) -> list[float] | None:
-        """The first time and the last one, if rows have times."""
         if self.columns.timestamp is None:
             return None
         found = [load_numbers(block, "timestamp") for block in self.blocks]

@@ -58,7 +58,6 @@ class FeatureTask:
     vocabulary: Path
 
     def words(self, block: Path) -> Words:
-        """Those of this feature in a block."""
         return load_words(block, f"word {self.name}", self.index if self.is_bag else None)
 
 

@@ -20,7 +20,6 @@ ENDING = ".inter"
 
 
 def recbole_job(raw: Path, options: Mapping[str, Any]) -> Job:
-    """The job of an .inter file, or of the folder that holds one."""
     input_ = Input(_inter_file(raw))
     input_.check()
     types = {}  # of each column by name

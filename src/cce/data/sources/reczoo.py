@@ -16,7 +16,6 @@ FILES = {"train.csv": "train", "valid.csv": "validation", "test.csv": "test"}
 
 
 def reczoo_job(folder: Path) -> Job:
-    """The job of the folder of the data set."""
     inputs = tuple(Input(folder / name) for name in FILES)
     names, _ = read_names(inputs)
     check_columns(f"{inputs[0]}, of Criteo_x1,", COLUMNS.used, names)

@@ -80,7 +80,6 @@ class Source:
 
 
 def register_source(source: Source) -> Source:
-    """Register a source by its name and return it."""
     if source.name in SOURCES:
         raise ValueError(f"name of a source must be its own, got {source.name!r}, which is taken.")
     SOURCES[source.name] = source
