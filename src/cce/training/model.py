@@ -28,9 +28,14 @@ def make_model(options: Mapping[str, Any], schema: Schema) -> nn.Module:
     seed, dim = options["seed"], options["embedding_dim"]
     sparse = bool(options["method_options"].get("sparse"))
     seed_everything(seed)
-    with _explained_memory(options):
-        given = table_arguments(options) | {"shard": bool(options.get("shard")), "sparse": sparse, "seed": seed}
+    given = table_arguments(options) | {"shard": bool(options.get("shard")), "sparse": sparse, "seed": seed}
+    try:
         tables = EmbeddingCollection(schema.vocabulary_sizes, dim, **given)
+    except RuntimeError as error:
+        if "allocate memory" not in str(error):
+            raise
+        wanted = f"method {options['method']!r} and embedding_dim={dim}"
+        raise MemoryError(f"tables must fit into memory, but those of {wanted} do not.") from error
     return create_model(options["model"], schema, tables, **options["model_options"])
 
 
@@ -111,15 +116,3 @@ def kept_random_state() -> Iterator[None]:
         yield
     finally:
         restore_random_state(before)
-
-
-@contextmanager
-def _explained_memory(options: Mapping[str, Any]) -> Iterator[None]:
-    """Say which options ask for more memory than there is."""
-    try:
-        yield
-    except RuntimeError as error:
-        if "allocate memory" not in str(error):
-            raise
-        tables = f"method {options['method']!r} and embedding_dim={options['embedding_dim']}"
-        raise MemoryError(f"tables must fit into memory, but those of {tables} do not.") from error

@@ -46,7 +46,9 @@ def finalize_run(
     """
     sizes = {"nbytes": nbytes, "bits": bits, "tolerance": tolerance}
     if _is_stream(out):
-        _check_stream(tolerance=tolerance, refits=refits)
+        for name, value in {"tolerance": tolerance, "refits": refits}.items():
+            if value:  # which the model would have to be scored for, and it has seen all rows
+                raise ValueError(f"{name} does not go with a stream, which keeps no rows for it, got {value!r}.")
         return _finalize_stream(RunFolder(Path(out)), nbytes, bits, model)
     trainer = _reopen(out, sizes | {"refits": refits}, progress=progress, model=model)
     record = trainer.run()
@@ -95,13 +97,6 @@ def _write_sizes(folder: RunFolder, sizes: list[dict[str, Any]]) -> list[dict[st
 def _is_stream(out: Path | str) -> bool:
     folder = RunFolder(Path(out))
     return folder.is_begun and bool(read_options(folder).get("stream"))
-
-
-def _check_stream(**options: Any) -> None:
-    """Reject what needs rows that the model has not seen: it has seen all rows of a stream."""
-    for name, value in options.items():
-        if value:
-            raise ValueError(f"{name} does not go with a stream, which keeps no rows for it, got {value!r}.")
 
 
 def _rows_of_stream(folder: RunFolder) -> Checkpoint:

@@ -80,12 +80,10 @@ def _figures(plots: Sequence[Plot], leading: str) -> str:
 def _choices(section: Section) -> str:
     """The lists of metrics and of sizes to choose from, what leads first; none where there is but one."""
     metrics, sizes = {plot.metric for plot in section.plots}, {plot.size for plot in section.plots}
-    lists = {
-        "metric": {info.name: info.title for info in section.group.metrics if info.name in metrics},
-        "size": {name: word for name, word in WORDS.items() if name in sizes},
-    }
+    of_metrics = {info.name: info.title for info in section.group.metrics if info.name in metrics}
+    of_sizes = {name: word for name, word in WORDS.items() if name in sizes}
     found = []
-    for (name, choices), title in zip(lists.items(), ("Metric", "Against"), strict=True):
+    for title, name, choices in (("Metric", "metric", of_metrics), ("Against", "size", of_sizes)):
         options = "".join(f'<option value="{escape(key)}">{escape(words)}</option>' for key, words in choices.items())
         if len(choices) > 1:
             found.append(f'<label>{title} <select class="{name}">{options}</select></label>')

@@ -1,4 +1,4 @@
-"""Tables as data, written as text, CSV, Markdown, LaTeX and HTML; and those of a report and of the page of a run."""
+"""Tables as data, written as text, CSV, LaTeX and HTML; and those of a report and of the page of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from cce.evaluation import Better, describe_metric
 from cce.footprint import Footprint, Footprints
 from cce.records import RunRecord
-from cce.text import format_bytes, format_markdown, format_ratio, format_table
+from cce.text import format_bytes, format_ratio, format_table
 from cce_lab.report.factors import Factor, format_range, is_number, spread
 from cce_lab.report.groups import WORDS, Budget, Group, group_records, with_sources
 
@@ -78,12 +78,8 @@ class Table:
 
     def as_text(self) -> str:
         headers, rows = self._texts()
-        return format_table(headers, rows, num_left=self._num_left())
-
-    def as_markdown(self) -> str:
-        headers, rows = self._texts()
-        lines = [[text.replace("|", "\\|").replace("\n", " ") for text in row] for row in (headers, *rows)]
-        return format_markdown(lines[0], lines[1:], num_left=self._num_left()) + "\n"
+        num_left = next((i for i, column in enumerate(self.columns) if not column.is_text), len(self.columns))
+        return format_table(headers, rows, num_left=num_left)
 
     def as_latex(self) -> str:
         """The same as a tabular, with the rules of the package booktabs."""
@@ -112,11 +108,6 @@ class Table:
 
     def _texts(self) -> tuple[list[str], list[list[str]]]:
         return [column.name for column in self.columns], [[str(cell) for cell in row] for row in self.rows]
-
-    def _num_left(self) -> int:
-        """Columns of text before the first of numbers."""
-        numeric = (index for index, column in enumerate(self.columns) if not column.is_text)
-        return next(numeric, len(self.columns))
 
 
 def ratio_cell(full: float | None, size: float | None) -> Cell:

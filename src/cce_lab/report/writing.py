@@ -52,7 +52,7 @@ def make_report(
 
     runs: files of records (.jsonl), or folders of sweeps and runs.
     out: the folder of the report (default: report, inside the first of `runs`, or beside it if that is a file).
-    format: `html`: a page, and tables as CSV and Markdown; `latex`: tables for the package booktabs, and charts as PDF.
+    format: `html`: a page, and tables as CSV; `latex`: tables for the package booktabs, and charts as PDF.
     """
     if not runs:
         raise ValueError("runs must name at least one folder or file of records, got none.")
@@ -70,8 +70,7 @@ def write_report(found: Collected, out: Path, *, format: str = "html") -> Report
     tables = [table for section in sections for table in section.tables.values() if table.rows]
     for table in [*tables, environment_table(found.records)]:
         files[out / "tables" / f"{table.name}.csv"] = table.as_csv()
-        kind, text = ("md", table.as_markdown()) if is_page else ("tex", table.as_latex())
-        files[out / "tables" / f"{table.name}.{kind}"] = text
+        files |= {} if is_page else {out / "tables" / f"{table.name}.tex": table.as_latex()}
     for section in sections if not is_page and can_draw() else ():
         for plot in section.plots:
             title = f"{plot.title}: {section.group.title}"

@@ -7,7 +7,7 @@ from cce.records import strict_json
 
 HELP = "make a page and tables from the records of runs"
 DESCRIPTION = (
-    "Make one HTML page that needs no network, and tables (CSV, Markdown) from the records of runs: scores against "
+    "Make one HTML page that needs no network, and tables (CSV) from the records of runs: scores against "
     "bytes and params, compression factors, training curves. For papers: tables as LaTeX and charts as PDF."
 )
 EXAMPLE = """examples:

@@ -1,4 +1,4 @@
-"""A table as CSV, Markdown, LaTeX, HTML and plain data."""
+"""A table as CSV, text, LaTeX, HTML and plain data."""
 
 import csv
 import io
@@ -19,8 +19,8 @@ def test_csv_has_every_column_and_whole_numbers():
     assert rows == [["series", "BCE"], ["cce", "0.451234"], ["<b>|x", ""]]
 
 
-def test_markdown_has_what_is_shown():
-    assert TABLE.as_markdown() == "| series | BCE |\n| :-- | --: |\n| cce | 0.4512 |\n| <b>\\|x | – |\n"
+def test_text_has_what_is_shown_in_columns():
+    assert TABLE.as_text() == "series     BCE\n------  ------\ncce     0.4512\n<b>|x        –"
 
 
 def test_latex_is_a_tabular_with_the_rules_of_booktabs():

@@ -13,11 +13,7 @@ from helpers.made_records import made_records
 
 needs_vega = pytest.mark.skipif(not vega.can_draw(), reason="vl-convert is not installed")
 FOUND = Collected(records=made_records(("cce", "hash"), (500, 8000)))
-TABLES = {
-    f"{name}.{kind}"
-    for kind in ("csv", "md")
-    for name in ("environment", *(f"clicks-dlrm-10-epochs-{n}" for n in ("summary", "factors")))
-}
+TABLES = {f"{name}.csv" for name in ("environment", *(f"clicks-dlrm-10-epochs-{n}" for n in ("summary", "factors")))}
 PLOTS = ("bce-curves", *(f"{name}-{of}" for name in ("bce", "auc") for of in ("training", "params", "bytes")))
 
 
@@ -67,7 +63,7 @@ def test_a_table_on_disk_is_the_table(tmp_path, monkeypatch):
 def test_for_papers_there_are_latex_tables_and_pdf_figures(tmp_path):
     report = write_report(FOUND, tmp_path, format="latex")
     assert names(tmp_path) == {"figures", "tables"}
-    assert names(tmp_path / "tables") == {name.replace(".md", ".tex") for name in TABLES}
+    assert names(tmp_path / "tables") == TABLES | {name.replace(".csv", ".tex") for name in TABLES}
     assert names(tmp_path / "figures") == {f"clicks-dlrm-10-epochs-{plot}.pdf" for plot in PLOTS}
     assert all(path.read_bytes().startswith(b"%PDF") for path in report.files if path.suffix == ".pdf")
     text = (tmp_path / "tables" / "clicks-dlrm-10-epochs-summary.tex").read_text()

@@ -19,6 +19,7 @@ from cce_lab.theory.least_squares import (
     ideal_bound,
     lies_under,
     rho,
+    square,
     steps_needed,
     theorem_bound,
 )
@@ -82,10 +83,9 @@ def equal_values(problem: LeastSquares) -> LeastSquares:
 
     The best prediction and the floor stay as they were, since Q spans what X does.
     """
-    q, r = torch.linalg.qr(problem.x)
+    q, _ = torch.linalg.qr(problem.x)
     inside = q.T @ problem.y
-    rest = problem.rest + float((problem.y - q @ inside).square().sum())
-    return LeastSquares(torch.eye(len(r), dtype=r.dtype), inside, rest=rest)
+    return LeastSquares(torch.eye(len(inside)), inside, rest=problem.rest + square(problem.y - q @ inside))
 
 
 def _bound_claims(runs: dict[str, Tensor], bounds: dict[str, list[float]], problem: LeastSquares) -> tuple[Claim, ...]:
