@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     found = _verify(options.folder)
     if options.json:
-        print(json.dumps(found.to_dict()))
+        print(json.dumps(vars(found)))
     elif not found.problems:
         checked = ", ".join(f"{count:,} {what}" for what, count in found.checked.items())
         print(f"{found.path}: {found.kind} is right ({checked})")

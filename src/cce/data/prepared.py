@@ -5,7 +5,7 @@ them; and whether all files are those of the manifest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -209,9 +209,6 @@ class Verification:
     path: str
     checked: dict[str, int] = field(default_factory=dict)  # how many files, bytes, rows, …
     problems: list[str] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def verify_data(folder: Path) -> Verification:

@@ -19,7 +19,6 @@ from cce.data.record_format import MANIFEST, checksum, list_parts
 from cce.schema import Batch
 
 if TYPE_CHECKING:  # they need pyarrow, which prepared parts do without
-    from cce.data.arrow.blocks import RawBlock
     from cce.data.raw_rows import RowEncoder
 
 
@@ -177,17 +176,13 @@ class PartRows:
                 self.position = loader.position
                 yield batch
             return
-        end = 0
+        end, timestamp = 0, stream.encoder.raw_rows.columns.timestamp
         for raw in stream.encoder.raw_rows.blocks(self.path):
-            self._note_times(raw)
+            if timestamp is not None and len(raw.lines):
+                self.times += [float(raw.numbers[timestamp].min()), float(raw.numbers[timestamp].max())]
             last = end + len(raw.lines)
             for batch in stream.encoder.cut(raw, self.batch_size, **how):
                 end = min(end + self.batch_size, last)
                 if end > self.position:
                     self.position = end
                     yield batch
-
-    def _note_times(self, raw: RawBlock) -> None:
-        timestamp = self.stream.encoder.raw_rows.columns.timestamp
-        if timestamp is not None and len(raw.lines):
-            self.times += [float(raw.numbers[timestamp].min()), float(raw.numbers[timestamp].max())]

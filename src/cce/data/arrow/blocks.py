@@ -61,14 +61,18 @@ class NotNumbersError(ValueError):
 # -- from arrow --------------------------------------------------------------------------------------------------------
 
 
-def raw_block(table: Any, columns: Columns, reading: Reading, lines: Array, bad: list[tuple[int, str]]) -> RawBlock:
+def raw_block(
+    table: Any, columns: Columns, reading: Reading, lines: Array | None = None, bad: Sequence[tuple[int, str]] = ()
+) -> RawBlock:
+    """The rows of a table, which are all lines there are but for the bad ones."""
     numbers = {
         name: (as_times if name == columns.timestamp else _as_numbers)(table[name], name, reading.missing)
         for name in dict.fromkeys((*columns.numbers.values(), *columns.dense))
     }
     words = {name: _as_words(table[name], name, reading.missing) for name in columns.categorical}
     words |= {name: _as_bags(table[name], name, reading) for name in columns.multi_hot}
-    return RawBlock(numbers, words, lines, table.num_rows + len(bad), bad)
+    lines = np.arange(table.num_rows) if lines is None else lines
+    return RawBlock(numbers, words, lines, table.num_rows + len(bad), list(bad))
 
 
 def _as_numbers(column: Any, name: str, missing: tuple[str, ...]) -> Array:

@@ -50,8 +50,7 @@ def parquet_blocks(
     with parquet_errors(path), pq.ParquetFile(path) as file:
         groups = range(file.num_row_groups) if group is None else [group]
         for batch in file.iter_batches(num_rows, row_groups=groups, columns=list(columns.used), use_threads=False):
-            table = pa.table(batch)
-            yield raw_block(table, columns, reading, np.arange(len(table)), [])
+            yield raw_block(pa.table(batch), columns, reading)
 
 
 class TableWriter:
@@ -89,8 +88,7 @@ def frame_blocks(frame: Any, columns: Columns, reading: Reading, num_rows: int) 
     check_columns("rows", columns.used, stream.schema.names)
     for batch in stream:
         for start in range(0, batch.num_rows, num_rows):
-            piece = batch.slice(start, num_rows).select(list(columns.used))
-            yield raw_block(pa.table(piece), columns, reading, np.arange(len(piece)), [])
+            yield raw_block(pa.table(batch.slice(start, num_rows).select(list(columns.used))), columns, reading)
 
 
 def record_blocks(
@@ -105,7 +103,7 @@ def record_blocks(
     for start in range(0, len(records), num_rows):
         some = records[start : start + num_rows]
         arrays = {name: _column([record.get(name) for record in some], name) for name in columns.used}
-        yield raw_block(pa.table(arrays), columns, reading, np.arange(len(some)), [])
+        yield raw_block(pa.table(arrays), columns, reading)
 
 
 def json_blocks(path: Path, columns: Columns, reading: Reading, num_rows: int) -> Iterator[RawBlock]:
