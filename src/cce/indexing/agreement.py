@@ -3,25 +3,17 @@
 Data-parallel training synchronises parameters, not index state. Ranks with different hash seeds or pointers would read
 different rows for the same id, and average the gradients of unrelated rows. So state is drawn from a common seed
 (`randomness.common_generator`), and fingerprints are compared: after every clustering, and at the first forward in
-training of a `DistributedDataParallel`.
-
-A comparison is a collective, so it runs only where all ranks take part: torch declares a forward of
-`DistributedDataParallel` a synchronisation point. A forward in evaluation, without gradients or without their reduction
-may be one rank's own, and is let through; so is one under `Join`, where a rank without inputs would not take part. FSDP
-has no such wrapper.
+training of a `DistributedDataParallel` (`first_forward`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 from torch.nn.modules.module import register_module_module_registration_hook
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.hooks import RemovableHandle
 
 from cce.distributed import check_same
 from cce.indexing.state import IndexModule
@@ -55,35 +47,13 @@ def index_tensors(model: nn.Module, called: str = "the table") -> dict[str, Tens
     return found
 
 
-class FirstForward:
-    """A hook before every forward, which removes itself once it has compared."""
-
-    handle: RemovableHandle
-    is_done = False
-
-    def compare(self, parallel: DistributedDataParallel, _: Any) -> None:
-        """Compare the index state of the model, if this is a forward of all ranks."""
-        if self.is_done or not _is_common(parallel):
-            return
-        if index_tensors(parallel.module):  # a model without our tables sends nothing
-            check_index_state({"the table": parallel.module}, group=parallel.process_group)
-        self.is_done = True  # for compiled code, which goes on calling it
-        self.handle.remove()
-
-
-def _is_common(parallel: DistributedDataParallel) -> bool:
-    """Whether all ranks must be in this forward; where ranks join with uneven inputs, one may have none at all."""
-    reduces = torch.is_grad_enabled() and parallel.require_backward_grad_sync
-    return parallel.training and reduces and not parallel._join_config.enable
-
-
 def _watch(owner: nn.Module, name: str, _: nn.Module | None) -> None:
     """Add the check to a model that is being wrapped; torch calls this for every module that is put into another."""
     if name == "module" and isinstance(owner, DistributedDataParallel):
+        from cce.indexing.first_forward import FirstForward
+
         hook = FirstForward()
-        # this imports torch's compiler, as data-parallel models do
-        compare = torch.compiler.disable(hook.compare)  # type: ignore[no-untyped-call]
-        hook.handle = owner.register_forward_pre_hook(compare)
+        hook.handle = owner.register_forward_pre_hook(hook)
 
 
 register_module_module_registration_hook(_watch)
