@@ -80,10 +80,10 @@ def curve_plot(group: Group, styles: Mapping[str, Style]) -> Plot:
     leading = group.leading
     for series, budgets in group.series.items():
         best = min(budgets, key=group.mean_loss)
-        about = {"series": series, "budget": best.label}
-        rows += [about | row for row in curve_rows(best.first.whole_curve, leading)]
+        named = {"series": series, "budget": best.label}
+        rows += [named | row for row in curve_rows(best.first.whole_curve, leading)]
         steps = sorted({event["step"] for event in best.first.events if "step" in event})
-        rows += [about | {"step": step, "marked": 1} for step in steps]
+        rows += [named | {"step": step, "marked": 1} for step in steps]
     spec = curve_spec(rows, styles, f"validation {leading.title}")
     about = f"{OF_CURVES} {DOTTED}" if any("marked" in row for row in rows) else OF_CURVES
     return Plot(f"{file_word(leading.name)}-curves", f"Training curves: {leading.title}", spec, about)
