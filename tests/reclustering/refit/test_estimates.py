@@ -32,18 +32,21 @@ def test_what_was_packed_comes_back(dim):
 
 
 def test_sums_are_those_of_outer_products_written_out():
-    slots, jacobians = torch.randint(3, (50,), generator=seeded()), torch.randn(50, DIM, generator=seeded(1))
+    slots, jacobians = torch.randint(-1, 3, (50,), generator=seeded()), torch.randn(60, DIM, generator=seeded(1))
     first, second = torch.randn(60, generator=seeded(2)), torch.rand(60, generator=seeded(3))
-    rows = torch.arange(50) + 7
+    rows, cells = torch.arange(50) + 7, torch.randperm(60, generator=seeded(4))[:50]
     sums = Sums(3, DIM)
-    sums.add(Found(rows, slots, jacobians), first, second, torch.full((60,), 3.0))
+    counts = sums.add(Found(rows, slots.int(), cells, jacobians), first, second)
+    assert torch.equal(counts, torch.zeros(60).index_add_(0, rows, (slots >= 0).float()))
+    sums.add_moving(second * counts, torch.full((60,), 3.0))
     found = sums.quadratics(torch.zeros(3, DIM), Ranks())
     assert found.moving == pytest.approx(3)
     for slot in range(3):
         own = slots == slot
-        weighted = jacobians[own] * second[rows[own], None]
-        torch.testing.assert_close(unpack(found.packed, DIM)[slot], weighted.T @ jacobians[own])
-        torch.testing.assert_close(found.gradients[slot], first[rows[own]] @ jacobians[own])
+        of_rows = jacobians[cells[own]]
+        weighted = of_rows * second[rows[own], None]
+        torch.testing.assert_close(unpack(found.packed, DIM)[slot], weighted.T @ of_rows)
+        torch.testing.assert_close(found.gradients[slot], first[rows[own]] @ of_rows)
         assert found.num_rows[slot] == own.sum()
 
 

@@ -160,12 +160,16 @@ class Sums:
         self.gradients, self.num_rows = torch.zeros(num_ids, dim), torch.zeros(num_ids)
         self.curvature = torch.zeros(2, dtype=torch.float64)  # of all rows, and times the vectors that move in each
 
-    def add(self, found: Found, first: Tensor, second: Tensor, num_moving: Tensor) -> None:
-        """Add rows with derivatives of their losses `(rows)` and how many vectors of each move."""
-        own = second[found.rows]
-        self.curvature += torch.stack([own.sum(), own @ num_moving[found.rows]])
-        places = found.slots.numpy(), found.jacobians.contiguous().numpy(), first[found.rows].numpy(), own.numpy()
-        _add_rows(*places, self.packed.numpy(), self.gradients.numpy(), self.num_rows.numpy())
+    def add(self, found: Found, first: Tensor, second: Tensor) -> Tensor:
+        """Add rows with derivatives of their losses `(rows)`; how many ids of the table were found in each."""
+        counts, own = torch.zeros_like(first), (self.packed, self.gradients, self.num_rows)
+        places = (found.slots >= 0).nonzero().squeeze(1)
+        _add_rows(*(each.contiguous().numpy() for each in (places, *found, first, second, *own, counts)))
+        return counts
+
+    def add_moving(self, curvature: Tensor, num_moving: Tensor) -> None:
+        """Add how many vectors of each row move, weighted by the curvature of its ids' losses `(rows)`."""
+        self.curvature += torch.stack([curvature.sum(), curvature @ num_moving])
 
     def quadratics(self, points: Tensor, ranks: Ranks) -> Quadratics:
         """Of the ids, from the rows of all processes."""
@@ -178,20 +182,25 @@ class Sums:
 
 @compile_loops
 def _add_rows(
+    places: np.ndarray,
+    rows: np.ndarray,
     slots: np.ndarray,
+    cells: np.ndarray,
     jacobians: np.ndarray,
     first: np.ndarray,
     second: np.ndarray,
     packed: np.ndarray,
     gradients: np.ndarray,
     num_rows: np.ndarray,
+    counts: np.ndarray,
 ) -> None:
-    for place in range(len(slots)):
-        slot = slots[place]
+    for place in places:
+        slot, row, jacobian = slots[place], rows[place], jacobians[cells[place]]
         num_rows[slot] += 1
+        counts[row] += 1
         for i in range(gradients.shape[1]):
-            gradients[slot, i] += first[place] * jacobians[place, i]
-        _add_outer(second[place], jacobians[place], packed[slot])
+            gradients[slot, i] += first[row] * jacobian[i]
+        _add_outer(second[row], jacobian, packed[slot])
 
 
 @compile_loops

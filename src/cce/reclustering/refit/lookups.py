@@ -35,11 +35,12 @@ class Occurrences(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Some ids of a table in the rows of a batch, each row and id once."""
+    """Ids of a table in the rows of a batch, each row and id once."""
 
     rows: Tensor  # (n) int64, of the batch
-    slots: Tensor  # (n) int64, of the ids
-    jacobians: Tensor  # (n, embedding_dim): of the row's output in the id's vector
+    slots: Tensor  # (n) int32, of the ids: -1 if it has none
+    cells: Tensor  # (n) int64: which of the Jacobians each has
+    jacobians: Tensor  # (cells, embedding_dim): of the row's output in the id's vector
 
 
 @dataclass(frozen=True)
@@ -59,30 +60,29 @@ class Recorded:
         return (uniform(0, keys) * num_parts).long()
 
     def find(self, name: str, slots: np.ndarray, rows: Tensor | None = None) -> Found:
-        """The ids of a table that have a slot, by id: -1 if it has none. `rows`: a mask of those of the batch."""
+        """The ids of a table, with their slots; those of other rows than `rows`, a mask, have none."""
         found = [(each[name], own) for each, own in zip(self.lookups, self.jacobians, strict=True) if name in each]
         parts = [_find(occurrences, jacobians, slots, rows) for occurrences, jacobians in found]
         if len(parts) == 1 and found[0][0].is_single:
             return parts[0]
-        nothing = torch.zeros(0, dtype=torch.int64)
-        rows = torch.cat([nothing, *(part.rows for part in parts)])
-        own = torch.cat([nothing, *(part.slots for part in parts)])
+        has_slot = [part.slots >= 0 for part in parts]
+        pairs = [(part.rows * len(slots) + part.slots)[has] for part, has in zip(parts, has_slot, strict=True)]
+        own = [part.jacobians[part.cells[has]] for part, has in zip(parts, has_slot, strict=True)]
         # an id that a row reads several times, once: its Jacobian is the sum
-        keys, inverse = torch.unique(rows * len(slots) + own, return_inverse=True)
-        jacobians = torch.cat([part.jacobians for part in parts]) if parts else torch.zeros(0, 0)
+        keys, inverse = torch.unique(torch.cat([torch.zeros(0, dtype=torch.int64), *pairs]), return_inverse=True)
+        jacobians = torch.cat(own) if own else torch.zeros(0, 0)
         summed = jacobians.new_zeros(len(keys), jacobians.shape[1]).index_add_(0, inverse, jacobians)
-        return Found(keys // len(slots), keys % len(slots), summed)
+        return Found(keys // len(slots), (keys % len(slots)).int(), torch.arange(len(keys)), summed)
 
 
 def _find(occurrences: Occurrences, jacobians: Tensor, slots: np.ndarray, rows: Tensor | None) -> Found:
     own = torch.from_numpy(slots[occurrences.ids.numpy()])
-    has_slot = own >= 0
-    at = (has_slot if rows is None else has_slot & rows[occurrences.rows]).nonzero().squeeze(1)
-    cells = occurrences.cells[at].to(jacobians.device)
-    vectors = jacobians.reshape(-1, jacobians.shape[-1])[cells].float().cpu()
+    if rows is not None:
+        own = torch.where(rows[occurrences.rows], own, -1)
+    cells, vectors = occurrences.cells, jacobians.reshape(-1, jacobians.shape[-1]).float().cpu()
     if occurrences.shares is not None:
-        vectors = vectors * occurrences.shares[at].unsqueeze(1)
-    return Found(occurrences.rows[at], own[at].long(), vectors)
+        cells, vectors = torch.arange(len(cells)), vectors[cells] * occurrences.shares.unsqueeze(1)
+    return Found(occurrences.rows, own, cells, vectors)
 
 
 class LookupHooks:

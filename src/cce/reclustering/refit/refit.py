@@ -156,12 +156,13 @@ class Refit:
             for recorded, first, second in self.source.recorded(self.hooks):
                 masks = self._masks(recorded) if on_parts else {}
                 found = {name: recorded.find(name, slots[name], masks.get(name)) for name in sums}
-                moving = torch.bincount(torch.cat([each.rows for each in found.values()]), minlength=len(first)).float()
+                counts = {name: sums[name].add(each, first, second) for name, each in found.items()}
+                moving = torch.stack([*counts.values()]).sum(0)
                 if on_parts and len(found) > NUM_PARTS:
                     moving *= NUM_PARTS  # vectors that are fitted to other parts move as well
                 moving = 1 + (moving - 1).clamp(min=0) * self.num_passes  # as do ids of other passes
-                for name, each in found.items():
-                    sums[name].add(each, first, second, moving)
+                for name, each in counts.items():
+                    sums[name].add_moving(second * each, moving)
                 seen(len(first))
         for name in self.tables:
             yield name, sums.pop(name).quadratics(self._vectors(name, ids.pop(name)), ranks)

@@ -54,7 +54,7 @@ class Source:
             num_batches, num_rows = num_batches + 1, num_rows + len(recorded.outputs)
             if len(recorded.outputs):
                 bounds += map(float, recorded.outputs.aminmax())
-            yield recorded, *_derivatives(partial(self._losses, target=targets[0]), recorded.outputs)
+            yield recorded, *self._derivatives(recorded.outputs, targets[0])
         if not num_rows:
             raise ValueError("batches must have rows, got none.")
         if self.loss is None and min(bounds) >= 0 and max(bounds) <= 1:
@@ -84,8 +84,23 @@ class Source:
         *inputs, target = _moved(batch, self.device)
         return self.model(*inputs), target
 
-    def _losses(self, outputs: Tensor, target: Any) -> Tensor:
-        losses = (self.loss or binary_cross_entropy)(outputs, target)
+    def _derivatives(self, outputs: Tensor, target: Any) -> tuple[Tensor, Tensor]:
+        """The first derivative of each row's loss in its output, and the second one, which is held above zero."""
+        if self.loss is None:  # of cross-entropy: written out, as autograd takes longer
+            chances = outputs.sigmoid()
+            return (chances - _labels(outputs, target)).cpu(), (chances * (1 - chances)).cpu()
+        with torch.enable_grad():
+            outputs = outputs.detach().requires_grad_()
+            losses = self._losses(self.loss, outputs, target).sum()
+            (first,) = torch.autograd.grad(losses, outputs, create_graph=True)
+            if not first.requires_grad:
+                raise ValueError("loss must be twice differentiable in the model's output, got a constant slope.")
+            (second,) = torch.autograd.grad(first.sum(), outputs)
+        return first.detach().float().cpu(), second.clamp(min=0).float().cpu()
+
+    @staticmethod
+    def _losses(loss: Loss, outputs: Tensor, target: Any) -> Tensor:
+        losses = loss(outputs, target)
         if losses.numel() != len(outputs):
             shape = tuple(losses.shape)
             raise ValueError(
@@ -94,8 +109,8 @@ class Source:
         return losses.reshape(-1)
 
 
-def binary_cross_entropy(outputs: Tensor, target: Any) -> Tensor:
-    """Of logits and targets in [0, 1], for each row."""
+def _labels(outputs: Tensor, target: Any) -> Tensor:
+    """Targets in [0, 1] of the default loss, cross-entropy of logits."""
     if not isinstance(target, Tensor) or target.numel() != len(outputs):
         found = tuple(target.shape) if isinstance(target, Tensor) else type(target).__name__
         raise ValueError(f"targets must be a Tensor of {len(outputs)} values for the default loss, got {found}.")
@@ -103,7 +118,7 @@ def binary_cross_entropy(outputs: Tensor, target: Any) -> Tensor:
     wrong = labels[(labels < 0) | (labels > 1)]
     if len(wrong):
         raise ValueError(f"targets must lie in [0, 1] for the default loss, got {wrong[0].item():g}.")
-    return nn.functional.binary_cross_entropy_with_logits(outputs, labels, reduction="none")
+    return labels
 
 
 def find_tables(model: nn.Module) -> dict[str, CCEEmbedding]:
@@ -120,17 +135,6 @@ def find_tables(model: nn.Module) -> dict[str, CCEEmbedding]:
             f"tables must be whole to be refitted (cce.embeddings.unshard), got sharded ones in {sharded}."
         )
     return tables
-
-
-def _derivatives(loss: Callable[[Tensor], Tensor], outputs: Tensor) -> tuple[Tensor, Tensor]:
-    """The first derivative of each row's loss in its output, and the second one, which is held above zero."""
-    with torch.enable_grad():
-        outputs = outputs.detach().requires_grad_()
-        (first,) = torch.autograd.grad(loss(outputs).sum(), outputs, create_graph=True)
-        if not first.requires_grad:
-            raise ValueError("loss must be twice differentiable in the model's output, got a constant slope.")
-        (second,) = torch.autograd.grad(first.sum(), outputs)
-    return first.detach().float().cpu(), second.clamp(min=0).float().cpu()
 
 
 def _check_rows(recorded: Recorded) -> None:
