@@ -43,6 +43,9 @@ NAMES = ("method", "num_params", "codebook_nbytes", "pointer_nbytes", "full_nbyt
     [
         ((), False),
         (("--bits", "8"), False),
+        (("--bits", "1", "--set", "optimizer=sgd"), False),
+        (("--bits", "10", "--embedding-dim", "64"), False),
+        (("--bits", "8", "--set", "min_count=2"), False),
         (("--nbytes", "5k"), False),
         (("--nbytes", "2500"), False),
         (("--nbytes", "9k", "--method", "hash", "--set", "optimizer=sgd"), True),
