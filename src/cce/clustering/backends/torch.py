@@ -41,14 +41,15 @@ def measure_block(rows: Tensor, centroids: Tensor) -> Found:
 def measure_all(points: Tensor, centroids: Tensor) -> Found:
     """Return the nearest centroid of every point by the definition, block by block."""
     num_pairs = PAIRS_IN_BLOCK if points.device.type == "cpu" else PAIRS_IN_BLOCK_GPU
-    blocks = torch.split(points, max(1, num_pairs // len(centroids)))
-    found = [Found(points[:0], points[:0])] * len(blocks)
+    size = max(1, num_pairs // len(centroids))
+    found = Found(points.new_empty(len(points), dtype=torch.int64), points.new_empty(len(points)))
 
     def task(index: int) -> None:
-        found[index] = measure_block(blocks[index], centroids)
+        part = slice(index * size, (index + 1) * size)
+        found.nearest[part], found.squares[part] = measure_block(points[part], centroids)
 
-    parallel_for(task, len(blocks))
-    return Found(*map(torch.cat, zip(*found, strict=True)))
+    parallel_for(task, -(-len(points) // size))
+    return found
 
 
 class PlainLloyd:
