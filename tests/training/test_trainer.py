@@ -364,11 +364,16 @@ def test_the_first_metric_leads_and_all_that_are_asked_for_are_kept(data, tmp_pa
     assert next(line for line in log if line["kind"] == "validation")["ece"] == record.curve[0]["ece"]
 
 
-def test_damaged_rows_stop_a_run_before_it_trains(data, tmp_path):
-    copy = tmp_path / "data"
+def test_damaged_rows_stop_a_run_before_it_trains_unless_it_is_told_not_to_look(data, tmp_path):
+    copy, trusted = tmp_path / "data", tmp_path / "trusted"
     shutil.copytree(data, copy)
     content = bytearray((copy / "train.rows").read_bytes())
     content[0] ^= 1  # the lowest bit of a label: a value like any other
     (copy / "train.rows").write_bytes(content)
     with pytest.raises(ValueError, match=r"train\.rows must have the SHA-256 .*: it was damaged or changed\.$"):
         Trainer(tiny_config(copy), tmp_path / "verified")
+    Trainer(tiny_config(copy, verify=False, max_steps=2), trusted).run()
+    Trainer.resume(trusted, max_steps=3).run()
+    assert last_bits(trusted)[0] == 3
+    with pytest.raises(ValueError, match=r"train\.rows must have the SHA-256"):
+        Trainer.resume(trusted, max_steps=4, verify=True)

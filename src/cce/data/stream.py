@@ -38,10 +38,11 @@ class StreamLoader:
         stream: Sequence[str],
         *,
         batch_size: int,
+        verify: bool = True,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        self.data, self.stream, self.batch_size = data, stream, batch_size
+        self.data, self.stream, self.batch_size, self.verify = data, stream, batch_size, verify
         self.rank, self.world_size = rank, world_size
         self.done: list[dict[str, Any]] = []  # parts: path, sha256, rows, times
         self.part: dict[str, Any] = {}  # the one that was begun
@@ -143,7 +144,7 @@ class StreamLoader:
 
     def open(self, path: Path) -> PreparedData:
         """A prepared part, which must have ids and columns as the stream's data set has them."""
-        part, data = PreparedData.open(path), self.data
+        part, data = PreparedData.open(path, verify=self.verify), self.data
         if part.schema != data.schema:
             raise ValueError(f"{path} must have the columns and ids of {data.path}, and it has others.")
         if path.absolute() == data.path.absolute() or data.manifest["kind"] == "synthetic":

@@ -34,7 +34,7 @@ PRESET_OPTIONS: dict[str, dict[str, Any]] = {
 }
 MAX_THREADS = 2**16
 # of a run that is resumed
-MAY_CHANGE = ("epochs", "max_steps", "shard", "device", "threads", "logger", "stream")
+MAY_CHANGE = ("epochs", "max_steps", "shard", "device", "threads", "logger", "verify", "stream")
 MAY_BE_CHOSEN_AGAIN = ("nbytes", "bits", "tolerance", "refits")  # by `cce finalize`, after training
 MAY_MOVE = ("data", "start_from", "model", "plugins")  # files and folders, which may have another name
 MORE = "more"  # the group of options without a flag of their own: `cce train --set NAME=VALUE`
@@ -172,6 +172,9 @@ class TrainConfig:
         default=False,
         group="machine",
         text=f"each process of torchrun has the int8 rows of a share of the ids of {DEFAULT_METHOD} tables",
+    )
+    verify: bool = option(
+        default=True, group="machine", text="check the data set against its checksums before training"
     )
     device: str = option(AUTO, "machine", "cpu, cuda, or auto, which stays on the CPU: nothing has run on a GPU yet")
     threads: int | None = option(None, MORE, "threads of torch on the CPU")

@@ -127,7 +127,7 @@ class Session:
 def new_loader(config: ResolvedConfig, data: PreparedData, ranks: Ranks) -> Loader | StreamLoader:
     how: dict[str, Any] = {"batch_size": config.batch_size, "rank": ranks.rank, "world_size": ranks.world_size}
     if config.stream:
-        return StreamLoader(data, config.stream, **how)
+        return StreamLoader(data, config.stream, verify=config.verify, **how)
     return data.loader("train", shuffle=config.shuffle, seed=config.seed, **how)
 
 

@@ -179,7 +179,7 @@ class Trainer:
     def _open(self, given: TrainConfig) -> None:
         if given.threads is not None:
             torch.set_num_threads(given.threads)
-        self.data = PreparedData.open(given.data)
+        self.data = PreparedData.open(given.data, verify=given.verify)
         self.data.verify_first()  # damage of what is validated or tested on would be found after hours
         self.given, self.config = given, resolve(given, self.data)
 
