@@ -204,7 +204,7 @@ class _Case:
 
 def _in_processes(size: int, seen: int, ranks: int) -> dict[str, Any]:
     """The figures of the first process, with the largest of all processes in each phase."""
-    with tempfile.TemporaryDirectory(dir=".") as folder:
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         numbers = [[str(each) for each in (size, seen, ranks, rank)] for rank in range(ranks)]
         commands = [[sys.executable, "-m", "benchmarks.scale", "--one", *each, folder] for each in numbers]
         started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
