@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
+import cce
 from cce.indexing import Assignments, LearnedRows, PointerStore
 from cce.kernels import Layout
 from cce.serving import freeze, numpy_reader
@@ -82,6 +84,33 @@ print(json.dumps(bundle["table"].vectors([0, 7, 599]).tolist()))
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout) == table.to_dense(torch.tensor([0, 7, 599])).tolist()
+
+
+@pytest.mark.slow
+def test_a_file_that_is_replaced_is_read_as_the_old_one_or_the_new_one(tmp_path):
+    path, contents = tmp_path / "table.safetensors", []
+    for num_ids in (5, 500):
+        table = cce.create_embedding("full", num_ids, 4)
+        table.codebook.data.fill_(num_ids)
+        write_bundle(path, freeze(table))
+        contents.append(path.read_bytes())
+    is_done = threading.Event()
+
+    def replace():
+        while not is_done.is_set():
+            for content in contents:
+                (tmp_path / "next").write_bytes(content)
+                (tmp_path / "next").replace(path)
+
+    thread = threading.Thread(target=replace)
+    thread.start()
+    try:
+        for _ in range(300):
+            table = numpy_reader.open_bundle(path).tables["table"]
+            assert table.vectors([0, 4]).max() == table.num_embeddings
+    finally:
+        is_done.set()
+        thread.join()
 
 
 def test_bad_ids_and_files_are_rejected(tmp_path):

@@ -48,8 +48,8 @@ def map_file(path: Path | str) -> Mapped:
             if not 0 < length <= MAX_HEADER:
                 raise ValueError(f"a header of {length} bytes")
             header = json.loads(file.read(length))
+            data = np.memmap(file, np.uint8, "r")[8 + length :]  # of the same file, which another may replace
         metadata = header.pop("__metadata__", {})
-        data = np.memmap(path, np.uint8, "r")[8 + length :]
         tensors = {name: _view(data, entry) for name, entry in header.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} must be a whole safetensors file, and it is damaged: {error}.") from error
