@@ -296,6 +296,19 @@ def test_weights_of_bfloat16_move_as_well(folder):
     assert not frozen[1].weight.requires_grad
 
 
+def test_weights_that_are_not_contiguous_have_deltas_too(folder):
+    model = nn.Sequential(cce.create_embedding("full", 5, DIM), nn.Linear(DIM, 2))
+    model[1].weight = nn.Parameter(torch.arange(2.0 * DIM).view(DIM, 2).t())
+    frozen = freeze(model)
+    folder.mkdir()
+    write_bundle(folder / MODEL, frozen)
+    with torch.no_grad():
+        model[1].weight.add_(1)
+    cce.apply_delta(frozen, cce.delta(model, since=folder).path)
+    assert torch.equal(frozen[1].weight, model[1].weight)
+    assert not any(module.training for module in frozen.modules())
+
+
 def test_a_frozen_model_is_known_by_what_it_holds_and_keeps_its_version_in_copies(shipped, folder):
     frozen, _, (first, second, _) = shipped
     version = numpy_reader.open_bundle(folder / "first.safetensors").state.version

@@ -265,20 +265,21 @@ def apply_delta(served: nn.Module | Bundle, path: Path | str) -> None:
         states = [(tables[name], vars(_changed(tables[name], found, name))) for name in found.specs]
         collections = [module for module in served.modules() if isinstance(module, FrozenCollection)]
         states += [(module, vars(module) | {"_lookup": None}) for module in collections]
-        weights = changed_weights(found)
+        weights = [_weight(served, name, each) for name, each in changed_weights(found).items()]
         with uninterrupted():
             exchange(states)
-            for name, each in weights.items():
-                _set_weight(served, name, each)
+            for held, name, value in weights:
+                held[name] = value
             vars(served)[KNOWN] = found.version
 
 
-def _set_weight(served: nn.Module, name: str, array: Array) -> None:
-    path, _, own = name.rpartition(".")
-    module = served.get_submodule(path)
-    held: Any = module._parameters if own in module._parameters else module._buffers
-    value = torch.from_numpy(array).view(held[own].dtype).to(held[own].device)
-    held[own] = nn.Parameter(value, requires_grad=False) if held is module._parameters else value
+def _weight(served: nn.Module, path: str, array: Array) -> tuple[dict[str, Any], str, Tensor]:
+    """Where a weight is kept, its name there, and what it becomes."""
+    owner, _, name = path.rpartition(".")
+    module = served.get_submodule(owner)
+    held: dict[str, Any] = module._parameters if name in module._parameters else module._buffers
+    value = torch.from_numpy(array).view(held[name].dtype).to(held[name].device)
+    return held, name, nn.Parameter(value, requires_grad=False) if held is module._parameters else value
 
 
 def _changed(table: FrozenTable, found: Delta, name: str) -> FrozenRows:
@@ -297,7 +298,7 @@ def _changed(table: FrozenTable, found: Delta, name: str) -> FrozenRows:
         prefix = f"groups.{index}."
         own = {key.removeprefix(prefix): each for key, each in tensors.items() if key.startswith(prefix)}
         sources.append(_source(group, own, layout, index))
-    return FrozenRows(rows, replace(layout, sources=sources)).to(table.rows.values.device)
+    return FrozenRows(rows, replace(layout, sources=sources)).to(table.rows.values.device).train(table.training)
 
 
 def _map(table: FrozenRows, tensors: Mapping[str, Tensor]) -> RowMap | None:

@@ -164,7 +164,7 @@ def version_of(tensors: Mapping[str, Tensor], spec: str) -> Version:
 
 def as_array(tensor: Tensor) -> Array:
     """The same values as `numpy_reader` has them."""
-    here = tensor.detach().cpu()
+    here = tensor.detach().cpu().contiguous()  # safetensors writes the memory of an array as it lies
     return here.view(torch.uint16).numpy() if here.dtype is torch.bfloat16 else here.numpy()
 
 
