@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from torch import nn
+from torch.distributed.checkpoint.api import CheckpointException
 
 import cce
 from helpers import sharding_ranks as ranks
@@ -57,6 +58,22 @@ def test_a_process_alone_saves_and_loads(tmp_path):
     ids, _ = ranks.batch_of(0)
     assert torch.equal(other(ids), model(ids))
     assert loaded.param_groups[0]["lr"] == 0.02
+
+
+def test_a_checkpoint_takes_the_place_of_another_only_when_it_is_whole(tmp_path, monkeypatch):
+    model = ranks.Clicks(shard=False)
+    for epoch in (1, 2):
+        cce.save_checkpoint(tmp_path, model, epoch=epoch)
+        assert cce.load_checkpoint(tmp_path, model) == {"epoch": epoch}
+
+    def stop(*_, **__):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("torch.distributed.checkpoint.FileSystemWriter.finish", stop)
+    with pytest.raises(CheckpointException, match="no space left"):
+        cce.save_checkpoint(tmp_path, model, epoch=3)
+    with pytest.raises(FileNotFoundError, match="must be a whole checkpoint"):
+        cce.load_checkpoint(tmp_path, model)
 
 
 def test_what_is_no_checkpoint_is_rejected(tmp_path):

@@ -23,15 +23,15 @@ from cce.distributed import current_ranks, gather_rows, pack, unpack
 from cce.embeddings import MOST_ROWS, CCEEmbedding, Route, Share, sharded_tables, share_of, whole_state
 from cce.version import __version__
 
-FORMAT, HEADER, SPREAD = 1, "header", "spread/"
+FORMAT, HEADER, SPREAD, METADATA = 1, "header", "spread/", ".metadata"
 INDEX = ("rows.", "pointers.")  # of a table: what is shared out
 
 
 def save_checkpoint(folder: Path | str, model: nn.Module, optimizer: Optimizer | None = None, **state: Any) -> None:
     """Save a model, its optimizer and plain values or tensors of `state` to a folder that all ranks see.
 
-    All ranks must call it. The folder has no `.metadata` until everything is written. Tensors that TorchRec shares out
-    are saved with the model; their optimizer is TorchRec's affair.
+    All ranks must call it. The folder has no `.metadata` until everything is written: what it held before is gone.
+    Tensors that TorchRec shares out are saved with the model; their optimizer is TorchRec's affair.
     """
     check_type("model", model, nn.Module, "a torch.nn.Module")
     ranks, tables, tensors = current_ranks(), sharded_tables(model), dict[str, Tensor]()
@@ -50,6 +50,8 @@ def save_checkpoint(folder: Path | str, model: nn.Module, optimizer: Optimizer |
     written = (tensors if ranks.is_main else {}) | {SPREAD + name: value for name, value in spread.items()}
     for name, table in tables.items():
         written |= {_key(name, ranks.rank, part): tensor for part, tensor in share_of(table).items()}
+    if ranks.is_main:  # nobody writes before rank 0 has a plan
+        (Path(folder) / METADATA).unlink(missing_ok=True)
     with _quiet():
         dcp.save(written, checkpoint_id=folder)
 
@@ -60,7 +62,7 @@ def load_checkpoint(folder: Path | str, model: nn.Module, optimizer: Optimizer |
     All ranks must call it. Make the optimizer before it.
     """
     check_type("model", model, nn.Module, "a torch.nn.Module")
-    if not (Path(folder) / ".metadata").is_file():
+    if not (Path(folder) / METADATA).is_file():
         raise FileNotFoundError(f"{folder} must be a whole checkpoint that cce.save_checkpoint wrote, and is not.")
     saved = _Saved(Path(folder))
     content = unpack(saved.header["plain"], saved.read(saved.header["tensors"]))
@@ -147,7 +149,7 @@ def _key(name: str, rank: int, part: str) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Say nothing of a process that is alone."""
+    """Say nothing of a process that is alone, and of files that are written again."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "torch.distributed is disabled")
+        warnings.filterwarnings("ignore", "torch.distributed is disabled|Detected an existing checkpoint")
         yield
