@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+import cce
+from cce.embeddings.shards import Shards
 from helpers import sharding_ranks as ranks
 
 JOBS = (
@@ -59,3 +61,31 @@ def test_a_lost_rank_is_reported_by_the_others_within_the_time_out(tmp_path, how
     said = ranks.start(tmp_path, 3, "loses_a_rank")
     for rank in (0, 2):
         assert (tmp_path / f"loses_a_rank-{rank}.txt").read_text() == "", said
+
+
+def share_after_loading(monkeypatch, *, is_final):
+    """The table of rank 0 of two after it has loaded all rows, with a network that the file does not have."""
+    whole = cce.embeddings.CCEEmbedding(200, 8, counts=torch.ones(200))
+    if is_final:
+        cce.finalize(whole, num_columns=2, num_rows=4, seed=0)
+    monkeypatch.setattr(Shards, "of_group", classmethod(lambda cls: cls(0, 2)))
+    own = cce.embeddings.CCEEmbedding(200, 8, shard=True)
+    model = torch.nn.ModuleDict({"a network": torch.nn.Linear(1, 1), "table": own})
+    model.load_state_dict({f"table.{name}": tensor for name, tensor in whole.state_dict().items()}, strict=False)
+    return own
+
+
+@pytest.mark.parametrize("is_final", [False, True])
+def test_a_rank_keeps_its_share_and_no_memory_of_others_also_of_a_part_of_a_state(monkeypatch, is_final):
+    own = share_after_loading(monkeypatch, is_final=is_final)
+    num_mine = int(Shards(0, 2).is_mine(torch.arange(200)).sum())
+    assert 60 < num_mine < 140
+    assert own.rows.map.num_rows == num_mine
+    assert len(own.pointers.store.to_tensor() if is_final else own.rows.records[1:]) == num_mine
+
+
+def test_a_table_whose_row_0_is_trained_is_not_sharded_later_either():
+    table = cce.embeddings.CCEEmbedding(10, 4, unseen="trained")
+    with pytest.raises(ValueError, match="unseen must be 'neutral' with shard=True, got 'trained'"):
+        table.shard_()
+    assert not table.shard

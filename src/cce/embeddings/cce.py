@@ -111,8 +111,8 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
             raise ValueError("num_embeddings must be given with counts and unseen='trained', got None.")
         self.policy = RowPolicy(min_count, probability, counter_nbytes, max_rows, eviction, time_to_live)
         check_flag("shard", shard)
-        if shard and unseen != "neutral":
-            raise ValueError(f"unseen must be 'neutral' with shard=True, got {unseen!r}: no rank has the row of all.")
+        if shard:
+            _check_neutral(unseen)
         self.unseen, self.shard = unseen, shard
         self.register_load_state_dict_post_hook(_keep_share)  # type: ignore[no-untyped-call]
         self.is_sized = num_rows is not None or num_columns is not None  # before training
@@ -225,6 +225,7 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
 
     def shard_(self) -> None:
         """Keep the share of this rank, of a table that is the same on all ranks. Make the optimizer after this call."""
+        _check_neutral(self.unseen)
         state, name, self.shard = self.state_dict(), self.rows.name, True
         self.reset_parameters()
         self.rows.name = name
@@ -423,10 +424,16 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         return f"{self.num_embeddings}, {self.embedding_dim}, {form}"
 
 
+def _check_neutral(unseen: Unseen) -> None:
+    if unseen != "neutral":
+        raise ValueError(f"unseen must be 'neutral' with shard=True, got {unseen!r}: no rank has the row of all.")
+
+
 def _keep_share(table: CCEEmbedding, keys: Any) -> None:
     """After all rows were loaded, keep those of this rank: a hook after `load_state_dict`."""
-    rows, is_whole = table.rows, table.is_final or table.rows.map.num_rows == table.rows.num_rows - 1
-    if rows.shards is None or keys.missing_keys or not is_whole:
+    del keys
+    rows, num_rows = table.rows, table.pointers.store.num_ids if table.is_final else table.rows.num_rows - 1
+    if rows.shards is None or rows.map.num_rows != num_rows:
         return
     is_mine = torch.cat([rows.shards.is_mine(ids).cpu() for ids in rows.map.ids()] or [torch.zeros(0).bool()])
     if table.is_final:
@@ -438,6 +445,7 @@ def _keep_share(table: CCEEmbedding, keys: Any) -> None:
     if rows.shards.rank and not bool(is_mine.all()):
         rows.forget_counters()  # rank 0 has those of all
     remove_rows(rows, ~is_mine)
+    rows.trim()
     rows.forget_others()
 
 

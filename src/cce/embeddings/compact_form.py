@@ -273,11 +273,11 @@ class SampledRows(TrainedRows):
         gathered = (gather_rows(each.cpu(), ranks) for each in (rows.map.ids_of(at), share._codes(at), weights))
         ids, codes, weights = gathered
         order = rows.map.in_order(ids)
-        self.weights, self._sampled = weights[order], codes[order]
+        self.weights, self._sampled = weights[order], codes[order].to(rows.records.device)
         self._samples, self._fits = {}, {}
 
     def _codes(self, at: Tensor) -> Tensor:
-        return self._sampled[at]
+        return self._sampled[at.to(self._sampled.device)]
 
 
 def _grown(points: Tensor, weights: Tensor, centroids: Tensor, num_rows: int, generator: torch.Generator) -> Tensor:

@@ -441,10 +441,10 @@ class Int8Rows(IndexModule):
             own &= masks.sum(1).to(own)
 
     def _index_state(self) -> dict[str, Tensor]:
-        self._trim()
+        self.trim()
         return {"records": self.records, "seen": self.seen, "numbers": self.numbers}
 
-    def _trim(self) -> None:
+    def trim(self) -> None:
         """Put rows in order, and give back memory that none of them uses: files hold all that is behind a tensor."""
         self.compact()
         if self.num_rows < len(self.records):
@@ -483,7 +483,7 @@ class Int8Rows(IndexModule):
     def __getstate__(self) -> dict[str, Any]:
         """A copy has no optimizer yet, and no memory that it does not use."""
         self.live.was_sent = True
-        self._trim()
+        self.trim()
         return self.__dict__ | {"live": self.live.copy()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
