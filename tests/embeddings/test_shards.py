@@ -89,3 +89,11 @@ def test_a_table_whose_row_0_is_trained_is_not_sharded_later_either():
     with pytest.raises(ValueError, match="unseen must be 'neutral' with shard=True, got 'trained'"):
         table.shard_()
     assert not table.shard
+
+
+def test_a_collection_is_sharded_as_a_whole(monkeypatch):
+    tables = cce.EmbeddingCollection({"user": 2000, "item": 2000}, 8, seed=0)
+    monkeypatch.setattr(Shards, "of_group", classmethod(lambda cls: cls(0, 2)))
+    tables.tables["item"].shard_()
+    with pytest.raises(ValueError, match="must all be sharded, or none, got feature 'item'"):
+        tables(torch.zeros(4, 2, dtype=torch.int64))

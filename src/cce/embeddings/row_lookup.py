@@ -231,8 +231,11 @@ class RowTables:
 
 def row_tables(tables: Sequence[Int8Rows], paddings: Sequence[int | None], names: Sequence[str] = ()) -> RowTables:
     """Tables that are looked up together, all of which are sharded or none."""
-    if tables[0].shards is None:
+    sharded = [table.name for table in tables if table.shards is not None]
+    if not sharded:
         return RowTables(tables, paddings, names)
+    if len(sharded) < len(tables):
+        raise ValueError(f"tables that are looked up together must all be sharded, or none, got {', '.join(sharded)}.")
     from cce.embeddings.sharded_lookup import ShardedTables
 
     return ShardedTables(tables, paddings, names)
