@@ -143,8 +143,9 @@ class Bags(nn.Module):
 
     def forward(self, ids):
         offsets = torch.arange(0, ids.numel() + 1, ids.shape[1])
-        weights = torch.linspace(-1, 1, ids.numel())
-        return self.user(ids[:, 0]) + self.words(ids) + self.tags(ids.flatten(), offsets, weights)
+        tags = torch.cat([ids, ids[:1]]).flatten()  # some after the last bag
+        weights = torch.linspace(-1, 1, len(tags))
+        return self.user(ids[:, 0]) + self.words(ids) + self.tags(tags, offsets, weights)
 
 
 def compresses_any_model():

@@ -56,8 +56,7 @@ class ShardedTables(RowTables):
                 saved["waiting"].append(waiting.masked_fill(waiting == MOST_WAITED, NEVER))
         if bags is None:
             return torch.stack(vectors, dim=1)
-        flat = torch.cat(vectors)
-        flat = flat if bags.weights is None else flat * bags.weights.unsqueeze(-1)
+        flat = _weighted(torch.cat(vectors), bags)
         pooled = flat.new_zeros(bags.batch * len(columns), self.dim).index_add_(0, self._bag_of(bags), flat)
         return pooled.view(len(columns), bags.batch, self.dim).transpose(0, 1)
 
@@ -69,8 +68,7 @@ class ShardedTables(RowTables):
         bags, grads = saved["bags"], grad.detach().float().unbind(1)
         columns = self._columns(ids, bags)
         if bags is not None:
-            flat = torch.cat(grads).index_select(0, self._bag_of(bags))
-            flat = flat if bags.weights is None else flat * bags.weights.unsqueeze(-1)
+            flat = _weighted(torch.cat(grads).index_select(0, self._bag_of(bags)), bags)
             grads = torch.split(flat, [len(column) for column in columns])
         parts = zip(self.tables, columns, grads, self.paddings.tolist(), saved["waiting"], strict=True)
         return self.keep([sum_gradients(*part) for part in parts], anchors)
@@ -90,15 +88,19 @@ class ShardedTables(RowTables):
         return self.names or [table.name for table in self.tables]
 
     def _columns(self, ids: Tensor, bags: Bags | None) -> list[Tensor]:
-        """The ids of each table."""
+        """The ids of each table, without those after the last bag."""
         if bags is None:
             return [column.long() for column in ids.unbind(1)]
-        sizes = bags.offsets[:: bags.batch].diff() if bags.batch else [0] * len(self.tables)
-        return list(torch.split(ids.long(), torch.as_tensor(sizes).tolist()))
+        sizes = bags.offsets[:: bags.batch].diff().tolist() if bags.batch else [0] * len(self.tables)
+        return list(torch.split(ids[: sum(sizes)].long(), sizes))
 
     def _bag_of(self, bags: Bags) -> Tensor:
         sizes = bags.offsets.diff()
         return torch.repeat_interleave(torch.arange(len(sizes), device=sizes.device), sizes)
+
+
+def _weighted(vectors: Tensor, bags: Bags) -> Tensor:
+    return vectors if bags.weights is None else vectors * bags.weights[: len(vectors)].unsqueeze(-1)
 
 
 def look_up_pointers(tables: Sequence[CCEEmbedding], columns: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
