@@ -259,6 +259,22 @@ def test_a_table_that_lost_all_rows_reads_zeros_and_may_get_new_ones(folder):
         assert contents(reader) == encoded(model, folder)
 
 
+def test_all_ids_read_the_trained_row_where_no_id_has_one_of_its_own(folder):
+    torch.manual_seed(0)
+    table = cce.embeddings.CCEEmbedding(50, DIM, unseen="trained", counts=torch.ones(50))
+    compact = copy.deepcopy(table)
+    cce.finalize(compact, num_columns=2, num_rows=4, seed=0)
+    folder.mkdir()
+    write_bundle(folder / MODEL, freeze(compact))
+    bundle = numpy_reader.open_bundle(folder / MODEL)
+    remove_rows(table.rows, torch.ones(50, dtype=torch.bool))
+    cce.apply_delta(bundle, cce.delta(table, since=folder).path)
+    nearest = compact.codebook.view(2, 4, -1).square().sum(2).argmin(1)  # to row 0, which is zero
+    row = compact.codebook.view(2, 4, -1)[torch.arange(2), nearest].flatten()
+    for reader in (bundle, numpy_reader.open_bundle(folder / MODEL)):
+        assert torch.equal(torch.from_numpy(reader["table"].vectors(range(50))), row.detach().expand(50, -1))
+
+
 @pytest.mark.parametrize(
     ("method", "options"),
     [("cce-paper", {}), ("cce", {"unseen": "trained"}), ("robe", {}), ("pq", {}), ("quantized", {})],

@@ -125,10 +125,10 @@ class TrainedRows:
     """
 
     def __init__(self, rows: Int8Rows, occurrences: Tensor | None = None) -> None:
-        if rows.num_rows == 1 and rows.shards is None:
-            raise ValueError(NO_ROWS.format(rows.name))
         self.first = 0 if rows.trains_unseen else 1
         self.rows, self.dim, self.num_points = rows, rows.dim, rows.num_rows - self.first
+        if not self.num_points and rows.shards is None:
+            raise ValueError(NO_ROWS.format(rows.name))
         self.weights: Weights = _CountedWeights(rows, self.first)
         if occurrences is not None:
             self.weights = occurrences[self.first :].clamp_(min=1)  # where they are: a copy of them may be large

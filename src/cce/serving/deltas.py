@@ -178,7 +178,7 @@ def _as_served(model: nn.Module, served: Mapping[str, Table]) -> tuple[nn.Module
 
 def _encoded(table: CCEEmbedding, codebooks: Tensor) -> tuple[Compact, float]:
     """The compact form with codebooks of an earlier fit, and the share of the variance that it loses."""
-    if table.rows.num_rows == 1:  # all ids were evicted
+    if table.rows.num_rows == 1 and not table.rows.trains_unseen:  # all ids were evicted
         return Compact(codebooks, PointerStore(1, *codebooks.shape[:2]), 0.0), 0.0
     rows = table.trained_rows()
     compact = table.encode(rows, rows.kept(codebooks))
