@@ -145,7 +145,7 @@ def _few_rows(num_ids: int, bits: int) -> nn.Module:
     """A table of 16 rows a column, whose pointers fit in 4 bits, with pointers of `bits`."""
     table = cce.embeddings.ClusteredEmbedding(num_ids, DIM, num_rows=16, generator=torch.Generator().manual_seed(0))
     pointers = PointerStore(num_ids, table.num_columns, table.num_rows, bits=bits)
-    pointers.copy_(table.assignments.pointers)
+    pointers.write(0, table.assignments.pointers.to_tensor())
     table.assignments.replace(pointers)
     return table
 

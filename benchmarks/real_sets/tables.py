@@ -43,19 +43,20 @@ HALVES = {
     "MovieLens, Anime, 80,000 rows, Debian": ("ml1m", "anime", "criteo_dac80k", "debian_deps"),
     "Book-Crossing, Tennis, Grocery, MovieTweetings": ("bookcrossing", "tennis", "grocery_repeat", "movietweetings"),
 }
-RIVALS = ("full", "full-merged", "int8-after", "pq", "mixed-dim", "hash", "cce")
+RIVALS = ("full", "full-merged", "int8-after", "pq", "mixed-dim", "hash", "ce-concat", "cce")
+IN_EQUAL_BYTES = ("pq", "mixed-dim", "hash", "ce-concat")
 
 Runs = dict[tuple[str, str, str], list[Record]]
 
 
 def summary_table(records: list[Record]) -> str:
-    """`cce` beside the full table, a line for each set: scores of all models, and what DeepFM takes."""
+    """`cce` beside the full table and the best rival, a line for each set: all models, and what DeepFM takes."""
     runs = chosen(records)
     models = [model for model in MODEL_TITLES if any(own[1:] == (model, "cce") for own in runs)]
-    heads = " | ".join(f"{MODEL_TITLES[model]}, full | `cce`" for model in models)
+    heads = " | ".join(f"{MODEL_TITLES[model]}, {' | '.join(_columns(runs, model))}" for model in models)
     lines = [
         f"| test BCE, 3 seeds | {heads} | served, full | `cce` | in training, full | `cce` | CPU time |",
-        "|---|" + "--:|" * (2 * len(models) + 5),
+        "|---|" + "--:|" * (heads.count("|") + 6),
     ]
     for name, title in NAMES.items():
         if any((name, model, way) not in runs for model in models for way in ("full", "cce")):
@@ -69,11 +70,21 @@ def summary_table(records: list[Record]) -> str:
     return "\n".join(lines)
 
 
+def _columns(runs: Runs, model: str) -> list[str]:
+    """What is shown of a model."""
+    has_rivals = all(any((name, model, way) in runs for way in IN_EQUAL_BYTES) for name in NAMES)
+    return ["full", "rival", "`cce`"] if has_rivals else ["full", "`cce`"]
+
+
 def _scores(runs: Runs, name: str, model: str) -> list[str]:
-    """The scores of full tables and of `cce`, the better one in bold."""
-    scores = [average(runs[name, model, way], "test") for way in ("full", "cce")]
-    best = round(min(scores), 4)
-    return [f"**{each:.4f}**" if round(each, 4) == best else f"{each:.4f}" for each in scores]
+    """The scores of full tables, of the rival in equal bytes that validates best, and of `cce`; the best in bold."""
+    ways = {"full": "full", "`cce`": "cce"}
+    if "rival" in (columns := _columns(runs, model)):
+        rivals = [way for way in IN_EQUAL_BYTES if (name, model, way) in runs]
+        ways["rival"] = min(rivals, key=lambda way: average(runs[name, model, way], "validation"))
+    scores = {column: round(average(runs[name, model, ways[column]], "test"), 4) for column in columns}
+    best = min(scores.values())
+    return [f"**{scores[each]:.4f}**" if scores[each] == best else f"{scores[each]:.4f}" for each in columns]
 
 
 def in_training(runs: Runs, name: str, model: str, way: str) -> float:
@@ -102,11 +113,11 @@ def promise_table(records: list[Record]) -> str:
 
 
 def all_tables(records: list[Record]) -> str:
-    """Test BCE and bytes: a table of means over seeds for each model, and one of rivals with the first seed."""
-    runs = chosen(records)
-    first = {own: [each for each in found if each["seed"] == 0] for own, found in runs.items()}
-    found = [_scores_and_bytes(runs, model, title, MEANS) for model, title in MODEL_TITLES.items()]
-    return "\n\n".join([*found, _scores_and_bytes(first, "deepfm", "DeepFM, seed 0", RIVALS)])
+    """Test BCE and bytes, means over seeds: `cce` in both ways, and rivals."""
+    runs, titles = chosen(records), MODEL_TITLES.items()
+    own = [_scores_and_bytes(runs, model, title, MEANS) for model, title in titles]
+    compared = {model for _, model, way in runs if way in IN_EQUAL_BYTES}
+    return "\n\n".join(own + [_scores_and_bytes(runs, model, MODEL_TITLES[model], RIVALS) for model in sorted(compared)])
 
 
 def _scores_and_bytes(runs: Runs, model: str, title: str, ways: tuple[str, ...]) -> str:
