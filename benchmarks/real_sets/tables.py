@@ -116,8 +116,9 @@ def all_tables(records: list[Record]) -> str:
     """Test BCE and bytes, means over seeds: `cce` in both ways, and rivals."""
     runs, titles = chosen(records), MODEL_TITLES.items()
     own = [_scores_and_bytes(runs, model, title, MEANS) for model, title in titles]
-    compared = {model for _, model, way in runs if way in IN_EQUAL_BYTES}
-    return "\n\n".join(own + [_scores_and_bytes(runs, model, MODEL_TITLES[model], RIVALS) for model in sorted(compared)])
+    compared = sorted({model for _, model, way in runs if way in IN_EQUAL_BYTES})
+    own += [_scores_and_bytes(runs, model, MODEL_TITLES[model], RIVALS) for model in compared]
+    return "\n\n".join(own)
 
 
 def _scores_and_bytes(runs: Runs, model: str, title: str, ways: tuple[str, ...]) -> str:

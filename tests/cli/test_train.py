@@ -35,7 +35,7 @@ def test_it_trains_and_tells_what_came_of_it(data, tmp_path, capsys):
     assert main(["train", str(data), *SMALL, *words]) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
-    assert lines[0] == "tables: 888 params, 4.4 kB"
+    assert lines[0] == "tables: 888 params, 4.2 kB"
     assert lines[1].startswith("best validation: BCE 0.")
     assert lines[2].startswith("test: BCE 0.")
     assert lines[-1] == f"run: {tmp_path / 'run'}"

@@ -28,7 +28,7 @@ def test_options_are_completed_with_the_constructor_s_defaults():
 
 def test_from_table_keeps_dtype_and_options():
     weight = torch.randn(50, 4, dtype=torch.float64)
-    made = cce.embeddings.HashingTrickEmbedding.from_table(weight, num_params=40, padding_idx=2)
+    made = cce.embeddings.ProductQuantizedEmbedding.from_table(weight, num_params=40, padding_idx=2)
     assert made.codebook.dtype == torch.float64
     assert made.padding_idx == 2
 

@@ -33,13 +33,3 @@ class TestQuotientRemainder(LinearContract, variant=True):
 
     def test_no_two_ids_share_a_vector(self):
         assert len(torch.unique(self.make().to_dense(), dim=0)) == 1000
-
-
-def test_each_column_starts_at_the_mean_of_a_trained_table():
-    weight = torch.randn(300, 8, dtype=torch.float64)
-    table = cce.embeddings.CompositionalConcatEmbedding.from_table(weight, num_params=160, num_columns=4)
-    rows = table.lookup(torch.arange(300))[0].squeeze(-1)
-    for column in range(4):
-        row = rows[0, column]
-        mean = weight[rows[:, column] == row, 2 * column : 2 * column + 2].mean(0)
-        torch.testing.assert_close(table.codebook[row].detach(), mean, atol=1e-5, rtol=1e-5)

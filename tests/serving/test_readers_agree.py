@@ -104,9 +104,9 @@ def cases():
 
 
 SOURCES = cases()
-EXPORTED = [  # into one program: each width, each tail, each other source
-    *(name for name in SOURCES if "3 columns, all learned" in name or "4 columns, hashed tail" in name),
-    *("1 bits, 3 columns, behind a map", "8 bits, 4 columns, behind a map", "16 bits, 4 columns, hashed"),
+EXPORTED = [  # into one program: each width, each other source
+    *(f"{bits} bits, 3 columns" for bits in NUM_ROWS),
+    *("1 bits, 3 columns, behind a map", "8 bits, 4 columns, behind a map", "16 bits, 4 columns"),
     *("own", "hashed", "digits", "circular"),
 ]
 

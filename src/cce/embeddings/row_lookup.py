@@ -163,7 +163,6 @@ class RowTables:
 
     def take(self, grad: Tensor, ids: Tensor, saved: Any, anchors: Sequence[Tensor]) -> list[Tensor]:
         """Sum the gradients `(batch, tables, dim)` of a lookup for each id and keep them; what the anchors' grow by."""
-        self._check_optimizer()
         grad = grad.detach().float()
         if saved is None and self.in_loops(ids):  # plain torch has read while loops were compiled, or a graph has
             saved = self._memory(ids, None)
@@ -175,11 +174,6 @@ class RowTables:
             self.find_again(saved)
         return self.keep(self.sum(saved, grad.contiguous()), anchors)
 
-    def _check_optimizer(self) -> None:
-        for table in self.tables:
-            if not table.live.has_optimizer:
-                raise RuntimeError(NO_OPTIMIZER.format(name=table.name))
-
     def merge(self, table: Int8Rows, parts: Sequence[Pending]) -> Pending:
         """The gradients of several backward passes together."""
         return merge_pending(table, parts)
@@ -189,6 +183,9 @@ class RowTables:
 
         A table may be looked up several times in a model, and a backward pass follow another before the step.
         """
+        for table in self.tables:
+            if not table.live.has_optimizer:
+                raise RuntimeError(NO_OPTIMIZER.format(name=table.name))
         norms = torch.tensor([each.norm for each in found], dtype=anchors[0].dtype)
         grown = list(norms.to(anchors[0].device).unsqueeze(1).unbind())
         for index, (table, new, norm) in enumerate(zip(self.tables, found, norms.tolist(), strict=True)):

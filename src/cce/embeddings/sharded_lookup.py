@@ -62,7 +62,6 @@ class ShardedTables(RowTables):
 
     def take(self, grad: Tensor, ids: Tensor, saved: Any, anchors: Sequence[Tensor]) -> list[Tensor]:
         """Sum the gradients of a lookup for each id and keep them; what the anchors' grow by."""
-        self._check_optimizer()
         if saved is None:  # a graph has looked up
             self.read(ids, saved=(saved := self.new_saved(ids, None)))
         bags, grads = saved["bags"], grad.detach().float().unbind(1)

@@ -28,7 +28,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -93,7 +93,6 @@ def take_steps(steps: Sequence[RowStep]) -> None:
     """Admit ids and move rows, of all tables of a dimension in one call, and let scales follow the values."""
     by_dim: dict[tuple[int, bool], list[RowStep]] = {}
     eager = is_eager()
-    _agree_on_units([step for step in steps if step.table.shards is not None])
     for step in steps:
         table, pending = step.table, step.pending
         if pending.version != table.live.moves:
@@ -126,6 +125,9 @@ def _look_after(table: Int8Rows) -> None:
 
 def _step_in_loops(steps: Sequence[RowStep], dim: int) -> bool:
     """Whether a table must be looked after."""
+    is_sharded = steps[0].table.shards is not None
+    if is_sharded:
+        _agree_on_units(steps)
     held = "squares", "visits", "step", "unit"
     packed = [(*(step.state[name].data_ptr() for name in held), *step.rule, step.factor) for step in steps]
     rules = np.array(packed, loops.RULE)
@@ -142,16 +144,10 @@ def _step_in_loops(steps: Sequence[RowStep], dim: int) -> bool:
     num_parts = min(len(steps), torch.get_num_threads()) if num_values >= PARALLEL else 1
     cuts, run = [len(steps) * index // num_parts for index in range(num_parts + 1)], RUNS[longest_run(dim)]
     due: list[bool] = []
-
-    def take(part: int) -> None:
-        parallel_for(lambda index: due.append(loops.step(work, cuts[index], cuts[index + 1], run, part)), num_parts)
-
-    if steps[0].table.shards is None:
-        take(loops.WHOLE)
-    else:
-        with _summed_over_ranks(steps):
-            take(loops.ADMIT)
-        take(loops.MOVE)
+    for part in (loops.ADMIT, loops.MOVE) if is_sharded else (loops.WHOLE,):
+        parts = [(work, first, last, run, part) for first, last in pairwise(cuts)]
+        with _summed_over_ranks(steps) if part == loops.ADMIT else nullcontext():
+            parallel_for(lambda index: due.append(loops.step(*parts[index])), num_parts)  # noqa: B023  # ends in here
     for step in steps:  # ids have rows now that lookups of before the step did not find
         step.table.live.moves += 1
     return any(due)
@@ -161,7 +157,7 @@ def _step_in_loops(steps: Sequence[RowStep], dim: int) -> bool:
 
 
 def _agree_on_units(steps: Sequence[RowStep]) -> None:
-    """Find the units of tables that have none, as `_step_plain` does, from the gradients of all ranks."""
+    """Find the units of sharded tables that have none, as `_step_plain` does, from the gradients of all ranks."""
     new = [step for step in steps if not step.state["unit"]]
     if not new:
         return
@@ -196,6 +192,8 @@ def _summed_over_ranks(steps: Sequence[RowStep]) -> Iterator[None]:
 
 
 def _step_plain(step: RowStep) -> None:
+    if step.table.shards is not None:
+        _agree_on_units([step])
     pending, factor, unit = step.pending, torch.tensor(step.factor, dtype=torch.float32), step.state["unit"]
     step.table.live.record["steps"] += 1
     step.state["step"] += 1

@@ -43,8 +43,8 @@ def make_model(model: str = "gmf", *, num_ids: int | None = None) -> nn.Module:
     options = {"cce": {"num_columns": 2, "start_scale": 0.3}}
     tables = EmbeddingCollection(SCHEMA.vocabulary_sizes, DIM, method="cce", cap=64, options=options, seed=0)
     tables = finalized(tables, num_ids)
-    network = {} if model == "gmf" else {"top": [16], "generator": torch.Generator().manual_seed(1)}
-    return create_model(model, SCHEMA, tables, **network)
+    torch.manual_seed(1)
+    return create_model(model, SCHEMA, tables, **({} if model == "gmf" else {"top": [16]}))
 
 
 def cross_entropy(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
