@@ -3,7 +3,7 @@
 import pytest
 
 from cce import text
-from cce.text import format_bytes, format_markdown, format_ratio, format_table, install_hint
+from cce.text import format_bytes, format_ratio, format_table, install_hint
 
 HEADERS = ("table", "params", "bytes")
 ROWS = [("user", 1_000, "4.0 kB"), ("a long name", 7, "28 B")]
@@ -37,22 +37,11 @@ def test_a_table_without_rows_is_its_headers():
 
 def test_rows_may_come_from_a_generator():
     assert format_table(HEADERS, (row for row in ROWS)) == format_table(HEADERS, ROWS)
-    assert format_markdown(HEADERS, (row for row in ROWS)) == format_markdown(HEADERS, ROWS)
 
 
 def test_a_row_with_a_cell_too_few_is_rejected():
     with pytest.raises(ValueError, match="shorter"):
         format_table(HEADERS, [("user", 1)])
-
-
-def test_markdown_has_a_rule_that_says_left_or_right():
-    assert format_markdown(HEADERS, ROWS).splitlines() == [
-        "| table | params | bytes |",
-        "| :-- | --: | --: |",
-        "| user | 1000 | 4.0 kB |",
-        "| a long name | 7 | 28 B |",
-    ]
-    assert format_markdown(HEADERS, [], num_left=2).splitlines()[1] == "| :-- | :-- | --: |"
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,6 @@ def format_table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, nu
     return "\n".join(_line(row, widths, num_left) for row in [list(headers), rule, *cells])
 
 
-def format_markdown(headers: Sequence[str], rows: Iterable[Sequence[object]], *, num_left: int = 1) -> str:
-    """The same as a Markdown table."""
-    rule = [":--" if index < num_left else "--:" for index in range(len(headers))]
-    lines = [list(headers), rule, *([str(cell) for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def format_bytes(count: int) -> str:
     """`1536` as `1.5 kB`, in powers of ten."""
     value = float(count)
