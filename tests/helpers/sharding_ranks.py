@@ -237,7 +237,7 @@ def loses_a_rank():
     ids, _ = batch_of(0)
     model(ids)
     if current_ranks().rank == 1:
-        time.sleep(120 if (OUT / "sleeps").exists() else 0)
+        time.sleep(30 if (OUT / "sleeps").exists() else 0)
         os._exit(1)
     with pytest.raises(RuntimeError, match=r"^one of the 3 ranks .* is gone, or did not come within 0:00:15"):
         model(ids)
