@@ -33,7 +33,7 @@ test-torchrec: $(VENV)/installed-dev  ## tests with TorchRec, which is put into 
 	PYTHON=$(BIN)/python tests/torchrec_environment.sh $(VENV)/torchrec
 
 soak: $(VENV)/installed-dev  ## SIGKILLs at random moments, and a comparison with what nobody disturbed; KILLS=60
-	$(BIN)/python tests/soak.py --kills $(KILLS)
+	PYTHONPATH=. $(BIN)/python tests/soak.py --kills $(KILLS)
 
 lint: $(VENV)/installed-dev  ## ruff and mypy
 	$(BIN)/ruff check .
