@@ -31,13 +31,8 @@ def run(options: argparse.Namespace) -> None:
     for name in options.sets:
         rows = read_rows(options.data, name)
         for model in options.models:
-            for way in [*dict.fromkeys(map(without_tables, options.ways)), *options.ways]:
+            for way in ["none", *options.ways]:
                 run_way(rows, name, model, way, options.seeds)
-
-
-def without_tables(way: str) -> str:
-    """The way whose memory is taken off that of another."""
-    return "none-train" if way == "cce-train" else "none"
 
 
 def _compile() -> None:
@@ -51,7 +46,7 @@ def _compile() -> None:
 def run_way(rows: Rows, name: str, model: str, way: str, seeds: int) -> None:
     """All rates, with three seeds or with the first, and then the best one with the others."""
     try:
-        if way in ("none", "none-train"):  # nothing is to be chosen
+        if way == "none":  # nothing is to be chosen
             return _run_once(rows, name, model, way, RATES[0], seed=0)
         for lr in RATES if way not in AFTERWARDS else [chosen(read_records())[name, model, "full"][0]["lr"]]:
             for seed in range(min(seeds, 3) if way in ALL_SEEDS else 1):

@@ -200,11 +200,8 @@ def paper(job: Job) -> dict[str, Any]:
     return {"validation": fit(job, optimizer, schedule.step), "held": held_in_training(job.model, optimizer)}
 
 
-def trainer(job: Job, *tables: str) -> dict[str, Any]:
-    """`cce prepare` and `cce train` on the same rows, with a DeepFM of the same size and no refits.
-
-    tables: options of `cce train`.
-    """
+def trainer(job: Job) -> dict[str, Any]:
+    """`cce prepare` and `cce train` on the same rows, with a DeepFM of the same size and no refits."""
     from pyarrow import parquet, table
 
     num_dense = job.rows.dense.shape[1]
@@ -222,7 +219,7 @@ def trainer(job: Job, *tables: str) -> dict[str, Any]:
         _cce("prepare", "table", f"{folder}/raw", f"{folder}/data", *words)
         options = ["--model", "deepfm", "--model-options", f"hidden={list(HIDDEN)}", "--lr", str(job.lr)]
         options += ["--batch-size", str(BATCH), "--epochs", str(job.epochs), "--seed", str(job.seed), "--refits", "0"]
-        options += ["--set", f"validations_per_epoch={VALIDATIONS}", "early_stopping=false", "threads=1", *tables]
+        options += ["--set", f"validations_per_epoch={VALIDATIONS}", "early_stopping=false", "threads=1"]
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         _cce("train", f"{folder}/data", *options, "--out", f"{folder}/run")
         seconds = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
@@ -231,7 +228,6 @@ def trainer(job: Job, *tables: str) -> dict[str, Any]:
         "validation": min(each["bce"] for each in record.curve),
         "test": record.scores["bce"],
         "held": record.training_nbytes,
-        "peak": max(record.peak_nbytes.values()),
         "served": record.nbytes,
         "cpu_seconds": seconds,
     }
@@ -250,7 +246,6 @@ def held_in_training(model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
 
 WAYS: dict[str, Callable[[Job], dict[str, Any]]] = {
     "none": none,
-    "none-train": lambda job: trainer(job, "--method", "hash", "--cap", str(DIM)),  # all ids have one vector
     "full": full,
     "cce": cce_default,
     "cce-train": trainer,
