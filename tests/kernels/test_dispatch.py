@@ -129,7 +129,7 @@ def visited(run):
 @needs_numba
 @pytest.mark.parametrize(
     ("method", "sparse", "most"),
-    [("cce-paper", False, (45, 15, 29)), ("cce-paper", True, (54, 16, 34)), ("cce", False, (65, 17, 72))],
+    [("cce-paper", False, (45, 15, 29)), ("cce-paper", True, (54, 16, 34)), ("cce", False, (64, 17, 72))],
 )
 def test_the_journey_of_a_batch_is_short(method, sparse, most):
     """A step of training with two features, however fast, must also be easy to follow."""

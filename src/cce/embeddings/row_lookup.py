@@ -147,11 +147,10 @@ class RowTables:
 
     # -- backward ------------------------------------------------------------------------------------------------------
 
-    def new_saved(self, ids: Tensor, bags: Bags | None) -> Any:
+    def new_saved(self, ids: Tensor, bags: Bags | None, *, always: bool = False) -> Any:
         """What a lookup saves, if it is to: plain torch alone reads while loops are compiled."""
-        return self._memory(ids, bags) if self.in_loops(ids) and (bags is not None or self.is_ready()) else None
-
-    def _memory(self, ids: Tensor, bags: Bags | None) -> Saved:
+        if not always and not (self.in_loops(ids) and (bags is not None or self.is_ready())):
+            return None
         batch, num_ids = len(ids) if bags is None else bags.batch, ids.numel()
         starts = np.zeros(len(self.tables) + 1, np.int64)
         if batch:
@@ -165,7 +164,7 @@ class RowTables:
         """Sum the gradients `(batch, tables, dim)` of a lookup for each id and keep them; what the anchors' grow by."""
         grad = grad.detach().float()
         if saved is None and self.in_loops(ids):  # plain torch has read while loops were compiled, or a graph has
-            saved = self._memory(ids, None)
+            saved = self.new_saved(ids, None, always=True)
             self.read(ids, saved=saved)
         if saved is None:
             columns = zip(self.tables, ids.long().unbind(1), grad.unbind(1), self.paddings.tolist(), strict=True)

@@ -38,9 +38,9 @@ class ShardedTables(RowTables):
         """Whether bags of these ids are looked up here; if not, pool vectors of single ids."""
         return dtype is torch.float32 and (weights is None or not weights.requires_grad)
 
-    def new_saved(self, ids: Tensor, bags: Bags | None) -> Any:
+    def new_saved(self, ids: Tensor, bags: Bags | None, *, always: bool = True) -> Any:
         """What a lookup saves: how long the ids of each table still wait for a row, and bags."""
-        del ids
+        del ids, always
         return {"bags": bags, "waiting": []}
 
     def read(self, ids: Tensor, *, bags: Bags | None = None, saved: Any = None) -> Tensor:
