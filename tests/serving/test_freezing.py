@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import cce
-from cce.serving import freeze_table
+from cce.serving import freeze_table, write_bundle
 from cce.serving.collection import FrozenCollection
 from helpers.final_form import finalize_table
 from helpers.frozen import NUM_IDS, make_batch, make_model, make_schema, make_table
@@ -71,3 +71,11 @@ def test_tables_by_themselves_and_in_bags_are_frozen_where_they_are():
 
 def make_collection(**options):
     return cce.EmbeddingCollection({"a": 100, "b": 50}, 8, cap=80, seed=0, **options)
+
+
+def test_a_bundle_of_a_model_that_is_not_frozen_is_rejected_and_not_written(tmp_path):
+    with pytest.raises(
+        TypeError, match=r"^model must be a frozen model, got Linear without frozen tables: freeze it\.$"
+    ):
+        write_bundle(tmp_path / "model.safetensors", torch.nn.Linear(1, 1))
+    assert list(tmp_path.iterdir()) == []

@@ -137,6 +137,8 @@ def write_bundle(path: Path, model: nn.Module, version: Version | None = None) -
     version: after deltas; without it, this is an export of its own.
     """
     tensors, spec = bundle_of(model)
+    if not json.loads(spec)["tables"]:
+        raise TypeError(f"model must be a frozen model, got {type(model).__name__} without frozen tables: freeze it.")
     version = version or version_of(tensors, spec)
     metadata = {"format": BUNDLE, "version": VERSION, "spec": spec, **version.to_dict()}
     try:
